@@ -1,0 +1,50 @@
+//! What a client asks of the daemon.
+
+use serde::{Deserialize, Serialize};
+
+/// One request. A connection opens with `Hello`, then carries one of the others (`Cancel` belongs to a running `Run`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Request {
+    /// Who speaks. Frozen.
+    Hello {
+        /// [`super::PROTOCOL`] of the speaker.
+        protocol: u32,
+        /// [`super::BUILD`] of the speaker.
+        build: String,
+    },
+    /// Runs a script.
+    Run(Box<Run>),
+    /// Ends the script of this connection; its `Done` still comes.
+    Cancel,
+    /// Asks for the state. Frozen.
+    Status,
+    /// Releases every browser of this session and ends the daemon. Frozen.
+    Stop,
+    /// A request of a newer build.
+    #[serde(other)]
+    Unknown,
+}
+
+/// One script and whose it is.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Run {
+    /// The source text, whole.
+    pub source: String,
+    /// What errors call the source: `stdin`, `-e`, or the path as it was typed.
+    pub origin: String,
+    /// The script's `args`.
+    pub args: Vec<String>,
+    /// The caller's working directory, as raw bytes: relative paths start here.
+    pub cwd: Vec<u8>,
+    /// The caller's umask: files that the script writes get `0666` minus it.
+    pub umask: u32,
+    /// How long the whole call may still take, cold start included, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// Whether everything is released when the script has ended, however it ended.
+    pub stop: bool,
+    /// The digest of the caller's effective token; `None` without one. Another digest than the daemon's is refused.
+    pub credential: Option<String>,
+    /// The digest of the settings that the daemon keeps from its starter; a difference is worth a warning.
+    pub settings: String,
+}
