@@ -44,13 +44,7 @@ impl Cancel {
     /// Raises the flag and wakes everything registered; later reasons are ignored.
     pub fn cancel(&self, reason: CancelReason) {
         if self.0.reason.set(reason).is_ok() {
-            let wakers: Vec<_> = self
-                .0
-                .wakers()
-                .list
-                .iter()
-                .map(|(_, wake)| wake.clone())
-                .collect();
+            let wakers: Vec<_> = self.0.wakers().list.iter().map(|(_, wake)| wake.clone()).collect();
             wakers.iter().for_each(|wake| wake());
         }
     }
@@ -79,10 +73,7 @@ impl Cancel {
         if self.is_cancelled() {
             wake();
         }
-        Registration {
-            key,
-            shared: self.0.clone(),
-        }
+        Registration { key, shared: self.0.clone() }
     }
 }
 
@@ -106,10 +97,7 @@ pub struct Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.shared
-            .wakers()
-            .list
-            .retain(|(key, _)| *key != self.key);
+        self.shared.wakers().list.retain(|(key, _)| *key != self.key);
     }
 }
 

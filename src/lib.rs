@@ -1,9 +1,10 @@
 //! One Chromium, driven by small Rhai scripts over raw Chrome DevTools Protocol (CDP).
 
 #[cfg(not(unix))]
-compile_error!(
-    "ghost-browser runs on Linux and macOS only: it rests on Unix sockets, kernel locks and process groups"
-);
+compile_error!("ghost-browser runs on Linux and macOS only: it rests on Unix sockets, kernel locks and process groups");
+
+// 2 browser
+pub mod cdp;
 
 // 1 words
 pub mod cancel;

@@ -24,12 +24,7 @@ pub struct Fault {
 impl Fault {
     /// A fault with a message and nothing else.
     pub fn new(code: FaultCode, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-            hint: None,
-            context: BTreeMap::new(),
-        }
+        Self { code, message: message.into(), hint: None, context: BTreeMap::new() }
     }
 
     /// Adds what to type next.
@@ -173,9 +168,6 @@ mod tests {
 
     #[test]
     fn a_code_of_a_newer_build_is_read_as_unknown() {
-        assert_eq!(
-            serde_json::from_str::<FaultCode>("\"later\"").unwrap(),
-            FaultCode::Unknown
-        );
+        assert_eq!(serde_json::from_str::<FaultCode>("\"later\"").unwrap(), FaultCode::Unknown);
     }
 }

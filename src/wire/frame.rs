@@ -74,10 +74,7 @@ mod tests {
         write_frame(&mut bytes, &"hällo").unwrap();
         let mut whole = bytes.as_slice();
 
-        assert_eq!(
-            read_frame::<String>(&mut whole).unwrap(),
-            Some("hällo".to_owned())
-        );
+        assert_eq!(read_frame::<String>(&mut whole).unwrap(), Some("hällo".to_owned()));
         assert_eq!(read_frame::<String>(&mut whole).unwrap(), None);
         for cut in 1..bytes.len() {
             let error = read_frame::<String>(&mut &bytes[..cut]).unwrap_err();

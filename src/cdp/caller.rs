@@ -1,0 +1,359 @@
+//! One thread's way to the browser: calls, waits for events, and the pages that a script works on.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::connection::{Look, Shared};
+use super::error::{self, CallError};
+use super::events::{CdpEvent, Cursor, Subscription};
+use super::frame::{Answer, Call, mend_surrogates};
+use super::lead::Parker;
+use super::pages::{Dialog, Page};
+use super::pending::{CallerKind, Inbox, Outcome};
+use crate::cancel::{Cancel, Registration};
+use crate::ids::{CallId, SessionId, TargetId};
+
+/// How long a call may be unanswered while a dialog is open on its page.
+const BEHIND_DIALOG: Duration = Duration::from_millis(300);
+
+/// Which page to work on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PageChoice {
+    /// The first that is a web page; a new one where there is none.
+    First,
+    /// A new one.
+    New,
+    /// This one and no other.
+    Target(TargetId),
+}
+
+/// A page as the browser lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageInfo {
+    /// The page.
+    pub target: TargetId,
+    /// Where it is.
+    pub url: String,
+    /// Its title.
+    pub title: String,
+}
+
+/// One thread's calls. Its waits end when the thread's `Cancel` is raised.
+pub struct Caller {
+    shared: Arc<Shared>,
+    inbox: Arc<Inbox>,
+    cancel: Cancel,
+    _wakes: Registration,
+}
+
+/// A call on its way.
+struct InFlight<'a> {
+    id: CallId,
+    call: Call<'a>,
+    sent: Instant,
+}
+
+impl Caller {
+    pub(super) fn new(shared: Arc<Shared>, cancel: Cancel) -> Self {
+        let inbox = Arc::new(Inbox::new(Arc::new(Parker::default())));
+        let wakes = {
+            let (shared, parker) = (shared.clone(), inbox.parker.clone());
+            cancel.on_cancel(move || {
+                parker.notify();
+                shared.kick();
+            })
+        };
+        Self { shared, inbox, cancel, _wakes: wakes }
+    }
+
+    /// Sends one command, once, and waits for its reply.
+    ///
+    /// # Errors
+    /// [`CallError`]: the browser's refusal, or why no reply came and whether the command was handed over.
+    pub fn call(&self, call: &Call<'_>, deadline: Instant) -> Result<Answer, CallError> {
+        self.shared.count_call();
+        self.command(call, deadline)
+    }
+
+    /// Sends all commands before it waits for any reply; the outcomes are in the order of `calls`.
+    pub fn call_all(&self, calls: &[Call<'_>], deadline: Instant) -> Vec<Result<Answer, CallError>> {
+        let sent: Vec<_> = calls
+            .iter()
+            .map(|call| {
+                self.shared.count_call();
+                self.send(*call)
+            })
+            .collect();
+        sent.into_iter().map(|sent| self.outcome(sent?, deadline)).collect()
+    }
+
+    /// Sends one command whose reply nobody needs.
+    ///
+    /// # Errors
+    /// [`CallError::Closed`], when it could not be handed over.
+    pub fn post(&self, call: &Call<'_>) -> Result<(), CallError> {
+        self.shared.count_call();
+        self.shared.send(call, CallerKind::Nobody).map(drop)
+    }
+
+    /// Like [`Caller::call`], for what no script asked for: it is not counted.
+    fn command(&self, call: &Call<'_>, deadline: Instant) -> Result<Answer, CallError> {
+        self.outcome(self.send(*call)?, deadline)
+    }
+
+    fn send<'a>(&self, call: Call<'a>) -> Result<InFlight<'a>, CallError> {
+        if self.cancel.is_cancelled() {
+            return Err(CallError::Cancelled);
+        }
+        self.refuse_on_crashed(&call)?;
+        let answers_dialog = call.method == "Page.handleJavaScriptDialog";
+        let watch = if answers_dialog { self.watch_of(call.session) } else { None };
+        let routed = Call { session: watch.as_ref().or(call.session), ..call };
+        let id = self.shared.send(&routed, CallerKind::Thread(self.inbox.clone()))?;
+        Ok(InFlight { id, call, sent: Instant::now() })
+    }
+
+    /// A crashed renderer answers nothing but what revives it.
+    fn refuse_on_crashed(&self, call: &Call<'_>) -> Result<(), CallError> {
+        let Some(session) = call.session else { return Ok(()) };
+        let revives = matches!(call.method, "Page.navigate" | "Page.reload" | "Page.close")
+            || call.method.starts_with("Target.")
+            || call.method.starts_with("Inspector.");
+        if revives || !self.shared.blocked.load(Ordering::Acquire) || !self.shared.pages().is_crashed(session) {
+            return Ok(());
+        }
+        Err(CallError::PageCrashed { method: call.method.to_owned() })
+    }
+
+    fn watch_of(&self, session: Option<&SessionId>) -> Option<SessionId> {
+        self.shared.pages().watch_of(session?).cloned()
+    }
+
+    fn outcome(&self, flight: InFlight<'_>, deadline: Instant) -> Result<Answer, CallError> {
+        let outcome = self.shared.wait(&self.inbox.parker, &self.cancel, || match self.inbox.take(flight.id) {
+            Some(outcome) => Look::Ready(flight.understand(outcome)),
+            None => self.look_at_clock(&flight, deadline),
+        });
+        outcome.unwrap_or_else(|| {
+            self.shared.give_up(flight.id);
+            Err(CallError::Cancelled)
+        })
+    }
+
+    fn look_at_clock(&self, flight: &InFlight<'_>, deadline: Instant) -> Look<Result<Answer, CallError>> {
+        let now = Instant::now();
+        if now >= deadline {
+            return Look::Ready(Err(self.too_late(flight, now)));
+        }
+        let Some(dialog) = self.dialog_behind(flight.call.session) else { return Look::Until(deadline) };
+        let patience = flight.sent + BEHIND_DIALOG;
+        if now < patience {
+            return Look::Until(patience.min(deadline));
+        }
+        self.shared.give_up(flight.id);
+        let Dialog { kind, message } = dialog;
+        Look::Ready(Err(CallError::DialogOpen { method: flight.call.method.to_owned(), kind, message }))
+    }
+
+    fn dialog_behind(&self, session: Option<&SessionId>) -> Option<Dialog> {
+        if !self.shared.blocked.load(Ordering::Acquire) {
+            return None;
+        }
+        self.shared.pages().dialog_on(session?).cloned()
+    }
+
+    fn too_late(&self, flight: &InFlight<'_>, now: Instant) -> CallError {
+        let method = flight.call.method.to_owned();
+        let waited = now.duration_since(flight.sent);
+        match self.shared.give_up(flight.id) {
+            true => CallError::NoReply { method, waited },
+            false => CallError::NotWritten { method, waited },
+        }
+    }
+
+    /// A cursor behind all events that are here.
+    pub fn cursor(&self) -> Cursor {
+        self.shared.events().end()
+    }
+
+    /// The events that `cursor` has not seen, oldest first: all, or those of one method.
+    pub fn drain(&self, cursor: &mut Cursor, method: Option<&str>) -> Vec<Arc<CdpEvent>> {
+        self.shared.events().drain(cursor, method)
+    }
+
+    /// Queues the events of `method` from now on, on `session` or on any.
+    pub fn subscribe(&self, method: &str, session: Option<SessionId>) -> Subscription {
+        self.shared.events().subscribe(method, session, self.inbox.parker.clone())
+    }
+
+    /// Waits for the next event of a subscription that this caller made.
+    ///
+    /// # Errors
+    /// [`CallError::TimedOut`] at the deadline, [`CallError::Closed`] when no event can come any more.
+    pub fn next(&self, subscription: &Subscription, deadline: Instant) -> Result<Arc<CdpEvent>, CallError> {
+        let began = Instant::now();
+        let event = self.shared.wait(&self.inbox.parker, &self.cancel, || {
+            if let Some(event) = subscription.take() {
+                return Look::Ready(Ok(event));
+            }
+            let what = || subscription.method().to_owned();
+            if let Some(reason) = self.shared.closed() {
+                return Look::Ready(Err(CallError::Closed { method: what(), written: false, reason }));
+            }
+            match Instant::now() {
+                now if now >= deadline => {
+                    Look::Ready(Err(CallError::TimedOut { what: what(), waited: now.duration_since(began) }))
+                }
+                _ => Look::Until(deadline),
+            }
+        });
+        event.unwrap_or(Err(CallError::Cancelled))
+    }
+
+    /// Attaches to a page. Never waits for the page's own thread.
+    ///
+    /// # Errors
+    /// [`CallError::TargetGone`] for a target that is no more, [`CallError::PageUnresponsive`] for a page that
+    /// has left the watch without an answer.
+    pub fn attach(&self, choice: PageChoice, deadline: Instant) -> Result<Page, CallError> {
+        let target = match choice {
+            PageChoice::Target(target) => target,
+            PageChoice::New => self.create(deadline)?,
+            PageChoice::First => match self.pages(deadline)?.into_iter().find(PageInfo::is_web) {
+                Some(page) => page.target,
+                None => self.create(deadline)?,
+            },
+        };
+        if self.shared.pages().is_hung(&target, Instant::now()) {
+            return Err(CallError::PageUnresponsive { what: format!("page {target}") });
+        }
+        self.attach_to(target, deadline)
+    }
+
+    fn attach_to(&self, target: TargetId, deadline: Instant) -> Result<Page, CallError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Attached {
+            session_id: String,
+        }
+        let params = serde_json::json!({ "targetId": target.as_str(), "flatten": true }).to_string();
+        let attached: Attached = match self.ask("Target.attachToTarget", &params, None, deadline) {
+            // The one refusal that this command has for a target that is not there.
+            Err(CallError::Refused { code: -32602 | -32000, .. }) => return Err(CallError::TargetGone(target)),
+            other => other?,
+        };
+        let page = Page { target, session: attached.session_id.as_str().into() };
+        self.shared.pages().remember(&page);
+        Ok(page)
+    }
+
+    fn create(&self, deadline: Instant) -> Result<TargetId, CallError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Created {
+            target_id: String,
+        }
+        let created: Created = self.ask("Target.createTarget", "{\"url\":\"about:blank\"}", None, deadline)?;
+        Ok(created.target_id.as_str().into())
+    }
+
+    /// The page targets, as the browser lists them.
+    ///
+    /// # Errors
+    /// [`CallError`], when the browser does not answer.
+    pub fn pages(&self, deadline: Instant) -> Result<Vec<PageInfo>, CallError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Listed {
+            target_infos: Vec<Info>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Info {
+            target_id: String,
+            #[serde(rename = "type")]
+            kind: String,
+            #[serde(default)]
+            url: String,
+            #[serde(default)]
+            title: String,
+        }
+        let listed: Listed = self.ask("Target.getTargets", "{}", None, deadline)?;
+        let pages = listed.target_infos.into_iter().filter(|info| info.kind == "page");
+        Ok(pages
+            .map(|Info { target_id, url, title, .. }| PageInfo { target: target_id.as_str().into(), url, title })
+            .collect())
+    }
+
+    /// The dialog that is open on a page.
+    pub fn dialog(&self, target: &TargetId) -> Option<Dialog> {
+        self.shared.pages().dialog(target).cloned()
+    }
+
+    /// What was accepted for pages since the last look, one sentence each.
+    pub fn take_accepted_dialogs(&self) -> Vec<String> {
+        self.shared.pages().take_accepted()
+    }
+
+    pub(super) fn set_up_watch(&self, deadline: Instant) -> Result<(), CallError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Attached {
+            session_id: String,
+        }
+        let attached: Attached = match self.ask("Target.attachToBrowserTarget", "{}", None, deadline) {
+            // A browser that has no such session is used without a watch.
+            Err(CallError::Refused { .. }) => return Ok(()),
+            other => other?,
+        };
+        let watch = SessionId::from(attached.session_id.as_str());
+        self.shared.pages().watch_from(watch.clone());
+        let params = r#"{"autoAttach":true,"waitForDebuggerOnStart":true,"flatten":true,"filter":[{"type":"page"}]}"#;
+        match self.command(&Call { method: "Target.setAutoAttach", params, session: Some(&watch) }, deadline) {
+            Err(CallError::Refused { .. }) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Calls for ourselves and reads the result.
+    fn ask<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &str,
+        session: Option<&SessionId>,
+        deadline: Instant,
+    ) -> Result<T, CallError> {
+        let answer = self.command(&Call { method, params, session }, deadline)?;
+        let mended = mend_surrogates(answer.result());
+        serde_json::from_str(mended.as_deref().unwrap_or(answer.result())).map_err(|error| CallError::Refused {
+            method: method.to_owned(),
+            code: 0,
+            message: "the browser's answer makes no sense".to_owned(),
+            data: Some(error.to_string()),
+        })
+    }
+}
+
+impl PageInfo {
+    /// Whether it is a web page, not a part of the browser.
+    fn is_web(&self) -> bool {
+        !["devtools://", "chrome://", "chrome-extension://"].iter().any(|scheme| self.url.starts_with(scheme))
+    }
+}
+
+impl InFlight<'_> {
+    fn understand(&self, outcome: Outcome) -> Result<Answer, CallError> {
+        let method = || self.call.method.to_owned();
+        match outcome {
+            Outcome::Replied(Ok(answer)) => Ok(answer),
+            Outcome::Replied(Err(refusal)) => Err(error::refused(self.call.method, self.call.session, refusal)),
+            Outcome::Closed { written, reason } => Err(CallError::Closed { method: method(), written, reason }),
+            Outcome::Detached => Err(CallError::Detached { method: method() }),
+            Outcome::Crashed => Err(CallError::PageCrashed { method: method() }),
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! One connection to one browser, shared by every thread that has business with it.
+//!
+//! [`Connection::open`] starts the sentinel thread, which reads when nobody else does, keeps the stream alive and
+//! notices when it is dead. Everything else happens on the threads that wait (see `lead`). Locks are taken in the
+//! order link, pending; the others are taken alone.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::events::{CdpEvent, Events};
+use super::frame::{self, Call, Message};
+use super::kick::Kick;
+use super::lead::{Lead, Parker};
+use super::link::Link;
+use super::pages::{Effect, Pages};
+use super::pending::{CallerKind, Entry, Outcome, Pending};
+use super::sentinel::Sentinel;
+use super::transport::{Incoming, Transport};
+use super::{CallError, Caller, CloseReason};
+use crate::cancel::Cancel;
+use crate::ids::{CallId, SessionId};
+
+/// How often a peer is pinged.
+const PING_EVERY: Duration = Duration::from_secs(20);
+
+/// How long a connection may be silent, with nothing pending, before the browser is asked something.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// How long a browser that was asked may stay silent before it counts as lost.
+const LAST_WORD: Duration = Duration::from_secs(30);
+
+/// A connection. Clones are the same one; when the last is dropped the stream ends.
+#[derive(Clone)]
+pub struct Connection {
+    pub(super) shared: Arc<Shared>,
+    _owner: Arc<Owner>,
+}
+
+/// Ends the stream when nobody can use it any more.
+struct Owner(Arc<Shared>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.end(&CloseReason::Normal);
+    }
+}
+
+/// How an orderly end went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closing {
+    /// Both sides closed normally: the peer's 1000 answered ours.
+    Normal,
+    /// It ended in another way, or not in time.
+    Abnormal,
+}
+
+/// What `status` tells of a connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Commands that were sent for scripts.
+    pub calls: u64,
+    /// Events in the ring.
+    pub events_buffered: u64,
+    /// Events that there was no room for.
+    pub events_dropped: u64,
+    /// Frames that made no sense, and replies that nobody waited for.
+    pub odd_frames: u64,
+}
+
+type OnClose = Box<dyn FnOnce(CloseReason) + Send>;
+
+pub(super) struct Shared {
+    link: Mutex<Link>,
+    lead: Lead,
+    kick: Kick,
+    pending: Mutex<Pending>,
+    pub(super) events: Mutex<Events>,
+    pub(super) pages: Mutex<Pages>,
+    /// Whether any page is crashed or has a dialog open.
+    pub(super) blocked: AtomicBool,
+    /// Whether frames are here that were not dealt out yet.
+    more: AtomicBool,
+    next_id: AtomicU64,
+    calls: AtomicU64,
+    odd: AtomicU64,
+    born: Instant,
+    /// When the last byte arrived, in milliseconds since `born`.
+    heard_ms: AtomicU64,
+    on_close: Mutex<Option<OnClose>>,
+    reader: i32,
+}
+
+/// What a look at the state of things comes to.
+pub(super) enum Look<T> {
+    /// The wait is over.
+    Ready(T),
+    /// Look again when something happens, at the latest then.
+    Until(Instant),
+}
+
+impl Connection {
+    /// Takes over a transport; `on_close` is told once why the connection ended.
+    ///
+    /// # Errors
+    /// The operating system's, when it has no descriptors or threads left.
+    pub fn open(
+        transport: Box<dyn Transport>,
+        on_close: impl FnOnce(CloseReason) + Send + 'static,
+    ) -> io::Result<Self> {
+        let reader = transport.reader();
+        let shared = Arc::new(Shared {
+            lead: Lead::new(Sentinel::new(reader)?),
+            link: Mutex::new(Link::new(transport)),
+            kick: Kick::new()?,
+            pending: Mutex::new(Pending::Open(Default::default())),
+            events: Mutex::default(),
+            pages: Mutex::default(),
+            blocked: AtomicBool::new(false),
+            more: AtomicBool::new(false),
+            next_id: AtomicU64::new(1),
+            calls: AtomicU64::new(0),
+            odd: AtomicU64::new(0),
+            born: Instant::now(),
+            heard_ms: AtomicU64::new(0),
+            on_close: Mutex::new(Some(Box::new(on_close))),
+            reader,
+        });
+        let watched = shared.clone();
+        std::thread::Builder::new().name("cdp".to_owned()).stack_size(256 << 10).spawn(move || watched.keep_watch())?;
+        Ok(Self { _owner: Arc::new(Owner(shared.clone())), shared })
+    }
+
+    /// A caller for the current thread, whose waits end when `cancel` is raised.
+    pub fn caller(&self, cancel: &Cancel) -> Caller {
+        Caller::new(self.shared.clone(), cancel.clone())
+    }
+
+    /// Sets up the watch over all pages (see `pages`). Where the browser has no such thing, scripts do without.
+    ///
+    /// # Errors
+    /// [`CallError`], when the browser does not answer at all.
+    pub fn watch(&self, deadline: Instant) -> Result<(), CallError> {
+        self.caller(&Cancel::new()).set_up_watch(deadline)
+    }
+
+    /// Closes the stream in an orderly way and waits for the peer to agree.
+    pub fn close(&self, within: Duration) -> Closing {
+        let deadline = Instant::now() + within;
+        if let Err(reason) = self.shared.link().close() {
+            self.shared.end(&reason);
+        }
+        self.shared.kick.kick();
+        let parker = Arc::new(Parker::default());
+        let closed = self.shared.wait(&parker, &Cancel::new(), || match self.shared.closed() {
+            Some(reason) => Look::Ready(Some(reason)),
+            None if Instant::now() >= deadline => Look::Ready(None),
+            None => Look::Until(deadline),
+        });
+        self.shared.end(&CloseReason::Normal);
+        match closed {
+            Some(Some(CloseReason::Normal)) => Closing::Normal,
+            _ => Closing::Abnormal,
+        }
+    }
+
+    /// Why it has ended, once it has.
+    pub fn closed(&self) -> Option<CloseReason> {
+        self.shared.closed()
+    }
+
+    /// Figures for `status`.
+    pub fn statistics(&self) -> Statistics {
+        let (events_buffered, events_dropped) = {
+            let events = self.shared.events();
+            (events.buffered(), events.dropped())
+        };
+        Statistics {
+            calls: self.shared.calls.load(Ordering::Relaxed),
+            events_buffered,
+            events_dropped,
+            odd_frames: self.shared.odd.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Shared {
+    /// Sends `call` once. Its outcome goes to `caller`.
+    pub(super) fn send(&self, call: &Call<'_>, caller: CallerKind) -> Result<CallId, CallError> {
+        let id = CallId(self.next_id.fetch_add(1, Ordering::Relaxed));
+        let unwritten = |reason| CallError::Closed { method: call.method.to_owned(), written: false, reason };
+        let entry = Entry { caller, session: call.session.cloned(), written: false };
+        self.pending().register(id, entry).map_err(unwritten)?;
+        let (sent, busy) = {
+            let mut link = self.link();
+            let sent = link.send(id, call.frame(id), |id| self.pending().mark_written(id));
+            (sent, link.is_busy())
+        };
+        if let Err(reason) = sent {
+            self.pending().forget(id);
+            self.end(&reason);
+            return Err(unwritten(reason));
+        }
+        if busy {
+            // Whoever leads polls for room to write from now on.
+            self.kick.kick();
+        }
+        Ok(id)
+    }
+
+    pub(super) fn count_call(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Gives a call up. True when its frame had been handed over.
+    pub(super) fn give_up(&self, id: CallId) -> bool {
+        self.link().withdraw(id);
+        self.pending().forget(id).is_some_and(|entry| entry.written)
+    }
+
+    /// Waits until `look` is ready; `None` when cancelled. The thread reads the socket itself whenever nobody else does.
+    pub(super) fn wait<T>(
+        &self,
+        parker: &Arc<Parker>,
+        cancel: &Cancel,
+        mut look: impl FnMut() -> Look<T>,
+    ) -> Option<T> {
+        let mut leading = false;
+        let outcome = loop {
+            let until = match look() {
+                Look::Ready(outcome) => break Some(outcome),
+                Look::Until(until) => until,
+            };
+            if cancel.is_cancelled() {
+                break None;
+            }
+            if leading {
+                self.read(until);
+            } else {
+                leading = self.lead.follow(parker, until);
+            }
+        };
+        if leading {
+            self.leave();
+        }
+        outcome
+    }
+
+    /// Gives up the lead; what has arrived and was not dealt out is somebody else's from here on.
+    fn leave(&self) {
+        self.lead.leave();
+        if self.more.load(Ordering::Acquire) {
+            self.lead.sentinel.poke();
+        }
+    }
+
+    /// As leader: waits for the socket, until then or until kicked, and deals out what it brings.
+    fn read(&self, until: Instant) {
+        if !self.more.swap(false, Ordering::AcqRel) && !self.poll(until) {
+            return;
+        }
+        let batch = self.link().receive();
+        self.more.store(batch.more, Ordering::Release);
+        if !batch.frames.is_empty() {
+            self.heard_ms.store(self.born.elapsed().as_millis() as u64, Ordering::Relaxed);
+        }
+        for incoming in batch.frames {
+            match incoming {
+                Incoming::Text(text) => match frame::read(text) {
+                    Some(message) => self.deal(message),
+                    None => self.count_odd(),
+                },
+                Incoming::Odd => self.count_odd(),
+                Incoming::Life => {}
+            }
+        }
+        if let Some(reason) = batch.ended {
+            self.end(&reason);
+        }
+    }
+
+    /// Waits for something to read; writes what waits to be written meanwhile.
+    fn poll(&self, until: Instant) -> bool {
+        let writer = {
+            let link = self.link();
+            link.is_busy().then(|| link.writer()).filter(|fd| *fd >= 0)
+        };
+        // SAFETY: the reader is open as long as the link lives. The writer may be closed in this moment: then the
+        // poll ends at once, and the flush says so.
+        let borrow = |fd| unsafe { BorrowedFd::borrow_raw(fd) };
+        let mut fds = [
+            PollFd::new(borrow(self.reader), PollFlags::POLLIN),
+            PollFd::new(self.kick.fd(), PollFlags::POLLIN),
+            PollFd::new(borrow(writer.unwrap_or(self.reader)), PollFlags::POLLOUT),
+        ];
+        let watched = if writer.is_some() { 3 } else { 2 };
+        let left = until.saturating_duration_since(Instant::now());
+        // Rounded up: a wait that ends a moment early would spin through its last millisecond.
+        let timeout = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
+        if poll(&mut fds[..watched], timeout).is_err() {
+            return false;
+        }
+        let ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
+        if ready(&fds[1]) {
+            self.kick.clear();
+        }
+        let readable = ready(&fds[0]);
+        if fds[..watched].get(2).is_some_and(ready) {
+            self.flush();
+        }
+        readable
+    }
+
+    fn flush(&self) {
+        let flushed = self.link().flush(|id| self.pending().mark_written(id));
+        if let Err(reason) = flushed {
+            self.end(&reason);
+        }
+    }
+
+    fn deal(&self, message: Message) {
+        match message {
+            Message::Reply(id, reply) => {
+                let caller = self.pending().reply(id, reply);
+                match caller {
+                    Some(CallerKind::Watch(target)) => self.pages().enabled(&target),
+                    Some(CallerKind::Thread(_) | CallerKind::Nobody) => {}
+                    None => self.count_odd(),
+                }
+            }
+            Message::Event { method, session, params } => self.deal_event(CdpEvent::new(method, session, params)),
+        }
+    }
+
+    fn deal_event(&self, event: CdpEvent) {
+        let (hidden, effects) = {
+            let mut pages = self.pages();
+            // Asked first: a session that ends with this event is hidden for the last time.
+            let hidden = pages.is_hidden(event.session.as_ref());
+            let effects = pages.observe(&event, Instant::now());
+            if !effects.is_empty()
+                || event.method.starts_with("Page.javascriptDialog")
+                || event.method.starts_with("Inspector.")
+            {
+                self.blocked.store(pages.is_any_blocked(), Ordering::Release);
+            }
+            (hidden, effects)
+        };
+        if !hidden {
+            self.events().push(event);
+        }
+        effects.into_iter().for_each(|effect| self.carry_out(effect));
+    }
+
+    fn carry_out(&self, effect: Effect) {
+        match effect {
+            Effect::Post { session, method, params } => self.post(method, params, &session, CallerKind::Nobody),
+            Effect::Enable { session, target } => self.post("Page.enable", "{}", &session, CallerKind::Watch(target)),
+            Effect::Detach(session) => self.pending().fail_sessions(&[session], || Outcome::Detached),
+            Effect::Crash(sessions) => self.pending().fail_sessions(&sessions, || Outcome::Crashed),
+            Effect::Look(sessions) => self.pending().wake_sessions(&sessions),
+        }
+    }
+
+    fn post(&self, method: &str, params: &str, session: &SessionId, caller: CallerKind) {
+        // A connection that ended meanwhile has no page to look after.
+        let _ = self.send(&Call { method, params, session: Some(session) }, caller);
+    }
+
+    /// Ends the connection, once: every pending call fails, later ones are refused.
+    pub(super) fn end(&self, reason: &CloseReason) {
+        if !self.pending().close(reason) {
+            return;
+        }
+        self.link().terminate();
+        self.kick.kick();
+        self.lead.wake_followers();
+        self.lead.sentinel.poke();
+        let on_close = self.on_close.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(on_close) = on_close {
+            on_close(reason.clone());
+        }
+    }
+
+    /// The sentinel thread: reads when nobody else does, and keeps the stream alive.
+    fn keep_watch(&self) {
+        let mut next_ping = self.born + PING_EVERY;
+        let mut asked = None;
+        while self.closed().is_none() {
+            let due = next_ping.saturating_duration_since(Instant::now());
+            let woken = self.lead.sentinel.wait(due);
+            if woken && self.lead.take() {
+                self.read(Instant::now());
+                self.leave();
+            }
+            if Instant::now() >= next_ping {
+                next_ping = Instant::now() + PING_EVERY;
+                self.keep_alive(&mut asked);
+            }
+        }
+    }
+
+    /// Pings; asks a browser that is silent with nothing pending; gives one up that was asked and stays silent.
+    fn keep_alive(&self, asked: &mut Option<Instant>) {
+        let now = Instant::now();
+        let silent = self.silent_for();
+        match *asked {
+            _ if silent < SILENCE => *asked = None,
+            None if self.pending().len() == 0 => {
+                *asked = Some(now);
+                // Any byte is an answer: the reply itself is let go.
+                let _ = self.send(&Call::browser("Browser.getVersion", "{}"), CallerKind::Nobody);
+            }
+            Some(since) if now.duration_since(since) >= LAST_WORD => return self.end(&CloseReason::Silent(silent)),
+            _ => {}
+        }
+        let pinged = self.link().ping();
+        if let Err(reason) = pinged {
+            self.end(&reason);
+        }
+        self.kick.kick();
+    }
+
+    fn silent_for(&self) -> Duration {
+        self.born.elapsed().saturating_sub(Duration::from_millis(self.heard_ms.load(Ordering::Relaxed)))
+    }
+
+    pub(super) fn closed(&self) -> Option<CloseReason> {
+        self.pending().closed().cloned()
+    }
+
+    /// Wakes whoever leads.
+    pub(super) fn kick(&self) {
+        self.kick.kick();
+    }
+
+    fn count_odd(&self) {
+        self.odd.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn link(&self) -> MutexGuard<'_, Link> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn events(&self) -> MutexGuard<'_, Events> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

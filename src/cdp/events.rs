@@ -1,0 +1,237 @@
+//! What the browser told: one ring for all scripts, a cursor for each, and queues for those who wait.
+//!
+//! The ring has a budget in bytes; what it has no room for is dropped from its old end and counted. A wait's
+//! candidates queue apart, so a flood of other events never costs it its own.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::lead::Parker;
+use crate::ids::SessionId;
+
+/// What the ring may hold, in bytes, each event counted with its overhead.
+const RING_BYTES: usize = 8 << 20;
+
+/// What one wait's queue may hold, in bytes.
+const QUEUE_BYTES: usize = 16 << 20;
+
+/// One event.
+#[derive(Debug)]
+pub struct CdpEvent {
+    /// `Domain.event`.
+    pub method: String,
+    /// The flat session that it came on; `None` for the browser target.
+    pub session: Option<SessionId>,
+    params: Box<str>,
+}
+
+impl CdpEvent {
+    pub(super) fn new(method: String, session: Option<SessionId>, params: Box<str>) -> Self {
+        Self { method, session, params }
+    }
+
+    /// The JSON text of its parameters.
+    pub fn params(&self) -> &str {
+        &self.params
+    }
+
+    fn cost(&self) -> usize {
+        self.params.len() + self.method.len() + std::mem::size_of::<Self>() + 64
+    }
+}
+
+/// Where a script is in the ring. Taking events of one method leaves the others where they are.
+#[derive(Debug, Clone, Default)]
+pub struct Cursor {
+    next: u64,
+    by_method: HashMap<String, u64>,
+}
+
+impl Cursor {
+    fn start_of(&self, method: &str) -> u64 {
+        self.by_method.get(method).copied().unwrap_or(0).max(self.next)
+    }
+}
+
+/// A wait for events of one method. Dropping it ends the queueing.
+pub struct Subscription {
+    queue: Arc<Queue>,
+}
+
+impl Subscription {
+    pub(super) fn take(&self) -> Option<Arc<CdpEvent>> {
+        let mut waiting = self.queue.waiting();
+        let event = waiting.events.pop_front()?;
+        waiting.bytes -= event.cost();
+        Some(event)
+    }
+
+    /// What it waits for.
+    pub fn method(&self) -> &str {
+        &self.queue.method
+    }
+}
+
+struct Queue {
+    method: String,
+    session: Option<SessionId>,
+    parker: Arc<Parker>,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    events: VecDeque<Arc<CdpEvent>>,
+    bytes: usize,
+}
+
+impl Queue {
+    fn wants(&self, event: &CdpEvent) -> bool {
+        self.method == event.method && (self.session.is_none() || self.session == event.session)
+    }
+
+    /// Queues `event`; false when there is no room for it.
+    fn offer(&self, event: &Arc<CdpEvent>) -> bool {
+        let mut waiting = self.waiting();
+        let fits = waiting.bytes + event.cost() <= QUEUE_BYTES;
+        if fits {
+            waiting.bytes += event.cost();
+            waiting.events.push_back(event.clone());
+        }
+        drop(waiting);
+        self.parker.notify();
+        fits
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All events of one connection.
+#[derive(Default)]
+pub(super) struct Events {
+    ring: VecDeque<Arc<CdpEvent>>,
+    /// The number of the ring's first event.
+    first: u64,
+    bytes: usize,
+    dropped: u64,
+    queues: Vec<Weak<Queue>>,
+}
+
+impl Events {
+    /// Takes in one event.
+    pub(super) fn push(&mut self, event: CdpEvent) {
+        let event = Arc::new(event);
+        let mut dropped = 0;
+        self.queues.retain(|queue| {
+            let Some(queue) = queue.upgrade() else { return false };
+            if queue.wants(&event) && !queue.offer(&event) {
+                dropped += 1;
+            }
+            true
+        });
+        self.dropped += dropped;
+        self.bytes += event.cost();
+        self.ring.push_back(event);
+        while self.bytes > RING_BYTES {
+            let Some(oldest) = self.ring.pop_front() else { break };
+            self.bytes -= oldest.cost();
+            self.first += 1;
+            self.dropped += 1;
+        }
+    }
+
+    /// A cursor behind everything that is here.
+    pub(super) fn end(&self) -> Cursor {
+        Cursor { next: self.first + self.ring.len() as u64, by_method: HashMap::new() }
+    }
+
+    /// The events that `cursor` has not seen, oldest first, all or those of one method; moves it past them.
+    pub(super) fn drain(&self, cursor: &mut Cursor, method: Option<&str>) -> Vec<Arc<CdpEvent>> {
+        let end = self.first + self.ring.len() as u64;
+        let from = cursor.next.saturating_sub(self.first) as usize;
+        let numbered = (self.first.max(cursor.next)..end).zip(self.ring.iter().skip(from));
+        let fresh = numbered
+            .filter(|(number, event)| {
+                method.is_none_or(|method| method == event.method) && *number >= cursor.start_of(&event.method)
+            })
+            .map(|(_, event)| event.clone())
+            .collect();
+        match method {
+            Some(method) => {
+                cursor.by_method.insert(method.to_owned(), end);
+            }
+            None => *cursor = self.end(),
+        }
+        fresh
+    }
+
+    /// Queues what comes from now on for one waiting thread.
+    pub(super) fn subscribe(&mut self, method: &str, session: Option<SessionId>, parker: Arc<Parker>) -> Subscription {
+        let queue = Arc::new(Queue { method: method.to_owned(), session, parker, waiting: Mutex::default() });
+        self.queues.push(Arc::downgrade(&queue));
+        Subscription { queue }
+    }
+
+    pub(super) fn buffered(&self) -> u64 {
+        self.ring.len() as u64
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(method: &str, params: &str) -> CdpEvent {
+        CdpEvent::new(method.to_owned(), None, params.into())
+    }
+
+    fn seen(events: &Events, cursor: &mut Cursor, method: Option<&str>) -> Vec<String> {
+        events.drain(cursor, method).iter().map(|event| event.params().to_owned()).collect()
+    }
+
+    #[test]
+    fn each_cursor_sees_every_event_once_and_in_order() {
+        let mut events = Events::default();
+        let (mut one, mut other) = (events.end(), events.end());
+        events.push(event("A.a", "1"));
+        events.push(event("B.b", "2"));
+        events.push(event("A.a", "3"));
+
+        assert_eq!(seen(&events, &mut one, Some("A.a")), ["1", "3"]);
+        assert_eq!(seen(&events, &mut one, None), ["2"]);
+        assert_eq!(seen(&events, &mut one, None), [""; 0]);
+        assert_eq!(seen(&events, &mut other, None), ["1", "2", "3"]);
+    }
+
+    #[test]
+    fn a_flood_stays_within_the_budget_and_is_counted() {
+        let mut events = Events::default();
+        let mut cursor = events.end();
+        for _ in 0..100_000 {
+            events.push(event("A.a", &"x".repeat(200)));
+        }
+
+        assert!(events.bytes <= RING_BYTES);
+        assert_eq!(events.buffered() + events.dropped(), 100_000);
+        assert_eq!(events.drain(&mut cursor, None).len() as u64, events.buffered());
+    }
+
+    #[test]
+    fn a_flood_of_others_costs_a_wait_nothing() {
+        let mut events = Events::default();
+        let subscription = events.subscribe("A.a", None, Arc::default());
+        events.push(event("A.a", "mine"));
+        for _ in 0..100_000 {
+            events.push(event("B.b", &"x".repeat(200)));
+        }
+
+        assert_eq!(subscription.take().unwrap().params(), "mine");
+        assert!(subscription.take().is_none());
+    }
+}

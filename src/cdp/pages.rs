@@ -1,0 +1,369 @@
+//! Which pages there are, watched from birth through sessions of our own.
+//!
+//! A dialog that opens before `Page.enable` hangs its page for good, and only a session with Page enabled can
+//! answer one. So one session on the browser target auto-attaches to every page and holds it until
+//! `Page.enable` is on its way. Those watch sessions and their events are never shown to scripts, and nothing but
+//! Page is enabled on them: a page can't tell that it is watched.
+//!
+//! This is a table without a socket: [`Pages::observe`] takes an event and says what is to be done about it.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::events::CdpEvent;
+use super::frame::mend_surrogates;
+use crate::ids::{SessionId, TargetId};
+
+/// Alerts that a page may have accepted for it in one second; the next one stays open.
+const ALERTS_PER_SECOND: u32 = 20;
+
+/// How long a page may leave the watch's `Page.enable` unanswered before it counts as hung.
+const ENABLE_WITHIN: Duration = Duration::from_secs(3);
+
+/// One attachment to a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The page.
+    pub target: TargetId,
+    /// The flat session on it.
+    pub session: SessionId,
+}
+
+/// An open JavaScript dialog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dialog {
+    /// `alert`, `confirm`, `prompt` or `beforeunload`.
+    pub kind: String,
+    /// Its text.
+    pub message: String,
+}
+
+/// What an event asks for.
+#[derive(Debug, PartialEq)]
+pub(super) enum Effect {
+    /// Send this on that session; nobody waits for the reply.
+    Post { session: SessionId, method: &'static str, params: &'static str },
+    /// Send `Page.enable` for the watch over this page.
+    Enable { session: SessionId, target: TargetId },
+    /// No reply will come on this session.
+    Detach(SessionId),
+    /// The renderer behind these sessions crashed.
+    Crash(Vec<SessionId>),
+    /// Whoever waits on these sessions should look again.
+    Look(Vec<SessionId>),
+}
+
+/// The table of targets and sessions.
+#[derive(Default)]
+pub(super) struct Pages {
+    watch: Option<SessionId>,
+    sessions: HashMap<SessionId, Attachment>,
+    targets: HashMap<TargetId, Target>,
+    /// Dialogs that were accepted for a page, one sentence each, since the last look.
+    accepted: Vec<String>,
+}
+
+struct Attachment {
+    target: TargetId,
+    watching: bool,
+}
+
+#[derive(Default)]
+struct Target {
+    watch: Option<SessionId>,
+    enabling: Option<Instant>,
+    dialog: Option<Dialog>,
+    crashed: bool,
+    alerts: Alerts,
+}
+
+/// Counts the alerts of the running second.
+#[derive(Default)]
+struct Alerts {
+    second: Option<Instant>,
+    count: u32,
+}
+
+impl Alerts {
+    fn within_rate(&mut self, now: Instant) -> bool {
+        if self.second.is_none_or(|start| now.duration_since(start) >= Duration::from_secs(1)) {
+            *self = Self { second: Some(now), count: 0 };
+        }
+        self.count += 1;
+        self.count <= ALERTS_PER_SECOND
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AttachedToTarget {
+    session_id: String,
+    target_info: TargetInfo,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TargetInfo {
+    target_id: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DetachedFromTarget {
+    session_id: String,
+}
+
+#[derive(Deserialize)]
+struct DialogOpening {
+    message: String,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+impl Pages {
+    /// The watch's session on the browser target: what comes on it is ours.
+    pub(super) fn watch_from(&mut self, session: SessionId) {
+        self.watch = Some(session);
+    }
+
+    /// Whether events of this session are kept from scripts.
+    pub(super) fn is_hidden(&self, session: Option<&SessionId>) -> bool {
+        session.is_some_and(|session| {
+            self.watch.as_ref() == Some(session) || self.sessions.get(session).is_some_and(|known| known.watching)
+        })
+    }
+
+    /// Learns from one event.
+    pub(super) fn observe(&mut self, event: &CdpEvent, now: Instant) -> Vec<Effect> {
+        match (event.method.as_str(), event.session.as_ref()) {
+            ("Target.attachedToTarget", _) => self.attached(event, now),
+            ("Target.detachedFromTarget", _) => match params::<DetachedFromTarget>(event) {
+                Some(detached) => self.detached(detached.session_id.as_str().into()),
+                None => Vec::new(),
+            },
+            ("Inspector.detached", Some(session)) => self.detached(session.clone()),
+            ("Inspector.targetCrashed", Some(session)) => self.crashed(session),
+            ("Inspector.targetReloadedAfterCrash", Some(session)) => {
+                self.with_target(session, |target| target.crashed = false);
+                Vec::new()
+            }
+            ("Page.javascriptDialogOpening", Some(session)) if self.is_hidden(Some(session)) => {
+                params(event).map(|dialog| self.dialog_opened(session, dialog, now)).unwrap_or_default()
+            }
+            ("Page.javascriptDialogClosed", Some(session)) if self.is_hidden(Some(session)) => {
+                self.with_target(session, |target| target.dialog = None);
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn attached(&mut self, event: &CdpEvent, now: Instant) -> Vec<Effect> {
+        let Some(attached) = params::<AttachedToTarget>(event) else { return Vec::new() };
+        let session = SessionId::from(attached.session_id.as_str());
+        let target = TargetId::from(attached.target_info.target_id.as_str());
+        let watching = event.session.is_some() && event.session == self.watch;
+        self.sessions.insert(session.clone(), Attachment { target: target.clone(), watching });
+        if !watching {
+            return Vec::new();
+        }
+        let entry = self.targets.entry(target.clone()).or_default();
+        entry.watch = Some(session.clone());
+        entry.enabling = Some(now);
+        // Back to back, awaiting neither: a page that waits for the debugger answers nothing until it is let go.
+        vec![
+            Effect::Enable { session: session.clone(), target },
+            Effect::Post { session, method: "Runtime.runIfWaitingForDebugger", params: "{}" },
+        ]
+    }
+
+    fn detached(&mut self, session: SessionId) -> Vec<Effect> {
+        if let Some(gone) = self.sessions.remove(&session)
+            && gone.watching
+        {
+            self.targets.remove(&gone.target);
+        }
+        vec![Effect::Detach(session)]
+    }
+
+    fn crashed(&mut self, session: &SessionId) -> Vec<Effect> {
+        self.with_target(session, |target| {
+            target.crashed = true;
+            target.dialog = None;
+        });
+        vec![Effect::Crash(self.sessions_beside(session))]
+    }
+
+    fn dialog_opened(&mut self, session: &SessionId, opening: DialogOpening, now: Instant) -> Vec<Effect> {
+        let DialogOpening { message, kind } = opening;
+        let accept = matches!(kind.as_str(), "alert" | "beforeunload");
+        let accept = self.with_target(session, |target| accept && target.alerts.within_rate(now)).unwrap_or(false);
+        if accept {
+            self.accepted.push(format!("accepted a dialog of the page: {kind} {message:?}"));
+            let params = "{\"accept\":true}";
+            return vec![Effect::Post { session: session.clone(), method: "Page.handleJavaScriptDialog", params }];
+        }
+        self.with_target(session, |target| target.dialog = Some(Dialog { kind, message }));
+        vec![Effect::Look(self.sessions_beside(session))]
+    }
+
+    /// The page answered the watch.
+    pub(super) fn enabled(&mut self, target: &TargetId) {
+        if let Some(target) = self.targets.get_mut(target) {
+            target.enabling = None;
+        }
+    }
+
+    /// Whether the page has left the watch without an answer for too long.
+    pub(super) fn is_hung(&self, target: &TargetId, now: Instant) -> bool {
+        let since = self.targets.get(target).and_then(|target| target.enabling);
+        since.is_some_and(|since| now.duration_since(since) >= ENABLE_WITHIN)
+    }
+
+    /// Remembers a script's session, whose event may not have come.
+    pub(super) fn remember(&mut self, page: &Page) {
+        let attachment = Attachment { target: page.target.clone(), watching: false };
+        self.sessions.entry(page.session.clone()).or_insert(attachment);
+    }
+
+    /// The open dialog of a page.
+    pub(super) fn dialog(&self, target: &TargetId) -> Option<&Dialog> {
+        self.targets.get(target)?.dialog.as_ref()
+    }
+
+    /// The open dialog of the page behind a session.
+    pub(super) fn dialog_on(&self, session: &SessionId) -> Option<&Dialog> {
+        self.target_of(session)?.dialog.as_ref()
+    }
+
+    /// Whether the page behind a session has crashed and was not reloaded.
+    pub(super) fn is_crashed(&self, session: &SessionId) -> bool {
+        self.target_of(session).is_some_and(|target| target.crashed)
+    }
+
+    /// Whether any page has crashed or has a dialog open: what a call has to look at.
+    pub(super) fn is_any_blocked(&self) -> bool {
+        self.targets.values().any(|target| target.crashed || target.dialog.is_some())
+    }
+
+    /// The watch session of the page behind `session`, which can answer its dialog.
+    pub(super) fn watch_of(&self, session: &SessionId) -> Option<&SessionId> {
+        self.target_of(session)?.watch.as_ref()
+    }
+
+    /// Takes what was accepted for pages, one sentence each.
+    pub(super) fn take_accepted(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.accepted)
+    }
+
+    fn target_of(&self, session: &SessionId) -> Option<&Target> {
+        self.targets.get(&self.sessions.get(session)?.target)
+    }
+
+    fn with_target<T>(&mut self, session: &SessionId, change: impl FnOnce(&mut Target) -> T) -> Option<T> {
+        let target = &self.sessions.get(session)?.target;
+        self.targets.get_mut(target).map(change)
+    }
+
+    /// Every session on the page that `session` is on, itself included.
+    fn sessions_beside(&self, session: &SessionId) -> Vec<SessionId> {
+        let Some(known) = self.sessions.get(session) else { return vec![session.clone()] };
+        let beside = self.sessions.iter().filter(|(_, other)| other.target == known.target);
+        beside.map(|(session, _)| session.clone()).collect()
+    }
+}
+
+/// Reads an event's parameters, also where a page put half a character into them.
+fn params<T: DeserializeOwned>(event: &CdpEvent) -> Option<T> {
+    serde_json::from_str(event.params())
+        .or_else(|error| mend_surrogates(event.params()).map_or(Err(error), |mended| serde_json::from_str(&mended)))
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(session: Option<&str>, method: &str, params: &str) -> CdpEvent {
+        CdpEvent::new(method.to_owned(), session.map(SessionId::from), params.into())
+    }
+
+    fn watched() -> Pages {
+        let mut pages = Pages::default();
+        pages.watch_from("W".into());
+        let attached = r#"{"sessionId":"W1","targetInfo":{"targetId":"T","type":"page"},"waitingForDebugger":true}"#;
+        pages.observe(&event(Some("W"), "Target.attachedToTarget", attached), Instant::now());
+        let script = r#"{"sessionId":"S1","targetInfo":{"targetId":"T","type":"page"},"waitingForDebugger":false}"#;
+        pages.observe(&event(None, "Target.attachedToTarget", script), Instant::now());
+        pages
+    }
+
+    fn opening(kind: &str) -> CdpEvent {
+        event(Some("W1"), "Page.javascriptDialogOpening", &format!(r#"{{"message":"\ud83c","type":"{kind}"}}"#))
+    }
+
+    #[test]
+    fn a_page_is_watched_from_birth_and_let_go_at_once() {
+        let mut pages = Pages::default();
+        pages.watch_from("W".into());
+        let attached = r#"{"sessionId":"W1","targetInfo":{"targetId":"T"},"waitingForDebugger":true}"#;
+
+        let effects = pages.observe(&event(Some("W"), "Target.attachedToTarget", attached), Instant::now());
+
+        let session = SessionId::from("W1");
+        let release =
+            Effect::Post { session: session.clone(), method: "Runtime.runIfWaitingForDebugger", params: "{}" };
+        assert_eq!(effects, [Effect::Enable { session, target: "T".into() }, release]);
+    }
+
+    #[test]
+    fn only_the_watch_is_hidden_from_scripts() {
+        let pages = watched();
+
+        assert!(pages.is_hidden(Some(&"W".into())) && pages.is_hidden(Some(&"W1".into())));
+        assert!(!pages.is_hidden(Some(&"S1".into())) && !pages.is_hidden(None));
+    }
+
+    #[test]
+    fn a_confirm_stays_open_and_an_alert_is_accepted_up_to_the_rate() {
+        let (mut pages, now) = (watched(), Instant::now());
+        for _ in 0..ALERTS_PER_SECOND {
+            assert!(matches!(pages.observe(&opening("alert"), now)[..], [Effect::Post { .. }]));
+        }
+        assert!(matches!(pages.observe(&opening("alert"), now)[..], [Effect::Look(_)]));
+        assert_eq!(pages.take_accepted().len(), ALERTS_PER_SECOND as usize);
+
+        pages.observe(&opening("confirm"), now);
+        assert_eq!(pages.dialog(&"T".into()).unwrap(), &Dialog { kind: "confirm".into(), message: "\u{FFFD}".into() });
+
+        pages.observe(&event(Some("W1"), "Page.javascriptDialogClosed", "{}"), now);
+        assert_eq!(pages.dialog_on(&"S1".into()), None);
+    }
+
+    #[test]
+    fn a_crash_is_the_page_s_whichever_session_tells_it() {
+        let (mut pages, now) = (watched(), Instant::now());
+
+        let effects = pages.observe(&event(Some("W1"), "Inspector.targetCrashed", "{}"), now);
+
+        let [Effect::Crash(mut sessions)] = <[Effect; 1]>::try_from(effects).unwrap() else { panic!("no crash") };
+        sessions.sort();
+        assert_eq!(sessions, ["S1".into(), "W1".into()]);
+        assert!(pages.is_crashed(&"S1".into()));
+        pages.observe(&event(Some("S1"), "Inspector.targetReloadedAfterCrash", "{}"), now);
+        assert!(!pages.is_crashed(&"S1".into()));
+    }
+
+    #[test]
+    fn a_page_that_leaves_the_watch_unanswered_is_hung() {
+        let (mut pages, target) = (watched(), TargetId::from("T"));
+
+        assert!(!pages.is_hung(&target, Instant::now()));
+        assert!(pages.is_hung(&target, Instant::now() + ENABLE_WITHIN));
+        pages.enabled(&target);
+        assert!(!pages.is_hung(&target, Instant::now() + ENABLE_WITHIN));
+    }
+}

@@ -1,0 +1,60 @@
+//! What carries frames: the seam between the protocol and a WebSocket or a pipe.
+
+use std::os::fd::RawFd;
+
+use tungstenite::Utf8Bytes;
+
+use super::CloseReason;
+
+/// A two-way stream of text frames that never blocks; who waits polls its descriptors.
+pub trait Transport: Send {
+    /// Readable when frames may have arrived.
+    fn reader(&self) -> RawFd;
+
+    /// Writable when [`Transport::flush`] may get on.
+    fn writer(&self) -> RawFd;
+
+    /// Takes `text` over as one frame and writes what goes without waiting; true when nothing is left to write.
+    ///
+    /// # Errors
+    /// The reason, when the stream has ended.
+    fn send(&mut self, text: String) -> Result<bool, CloseReason>;
+
+    /// Writes what goes without waiting; true when nothing is left to write.
+    ///
+    /// # Errors
+    /// The reason, when the stream has ended.
+    fn flush(&mut self) -> Result<bool, CloseReason>;
+
+    /// The next frame that is here already; `None` when there is none.
+    ///
+    /// # Errors
+    /// The reason, when the stream has ended. Frames before the end are given first.
+    fn receive(&mut self) -> Result<Option<Incoming>, CloseReason>;
+
+    /// Asks the peer for a sign of life; nothing where the kernel tells of a dead peer by itself.
+    ///
+    /// # Errors
+    /// The reason, when the stream has ended.
+    fn ping(&mut self) -> Result<bool, CloseReason>;
+
+    /// Starts a normal end; [`Transport::receive`] tells when it has come about. True when nothing is left to write.
+    ///
+    /// # Errors
+    /// The reason, when the stream has ended already.
+    fn close(&mut self) -> Result<bool, CloseReason>;
+
+    /// Ends the stream at once, without a word. Its reader stays valid until it is dropped.
+    fn terminate(&mut self);
+}
+
+/// One frame, or something else that shows that the peer lives.
+#[derive(Debug)]
+pub enum Incoming {
+    /// A text frame.
+    Text(Utf8Bytes),
+    /// A frame that CDP has no use for: binary or empty.
+    Odd,
+    /// A ping or a pong.
+    Life,
+}
