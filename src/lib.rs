@@ -5,8 +5,13 @@ compile_error!(
     "ghost-browser runs on Linux and macOS only: it rests on Unix sockets, kernel locks and process groups"
 );
 
+// 2 browser
+pub mod gateway;
+pub mod lease;
+
 // 1 words
 pub mod cancel;
 pub mod ids;
+pub mod proxy;
 pub mod secret;
 pub mod wire;
