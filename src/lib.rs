@@ -6,8 +6,13 @@ compile_error!("ghost-browser runs on Linux and macOS only: it rests on Unix soc
 // 2 browser
 pub mod cdp;
 
+// 2 browser
+pub mod gateway;
+pub mod lease;
+
 // 1 words
 pub mod cancel;
 pub mod ids;
+pub mod proxy;
 pub mod secret;
 pub mod wire;

@@ -4,7 +4,9 @@
 //! dial and the [`Capability`] to end the browser. The hosted Gateway and the local Chromium are two of the kind.
 
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +41,65 @@ pub struct Ask {
     pub abandoned: Cancel,
     /// What [`Gateway::prepare`] gave.
     pub prepared: Option<Capability>,
+    /// Raised by the gateway before anything leaves that may bring a browser into being.
+    pub left: RequestLeft,
+}
+
+impl Ask {
+    /// Whether a request may still be made: somebody waits, and has time.
+    pub fn is_wanted(&self) -> bool {
+        !self.abandoned.is_cancelled() && Instant::now() < self.deadline
+    }
+
+    /// Waits before a retry, unless the browser is abandoned meanwhile or the wait would outlast the deadline, which is then
+    /// known at once. Returns whether to retry.
+    pub fn pause(&self, wait: Duration) -> bool {
+        let end = Instant::now() + wait;
+        if end >= self.deadline {
+            return false;
+        }
+        let bell = Arc::new((Mutex::new(()), Condvar::new()));
+        let rung = bell.clone();
+        let _registration = self.abandoned.on_cancel(move || {
+            let _held = rung.0.lock().unwrap_or_else(PoisonError::into_inner);
+            rung.1.notify_all();
+        });
+        let mut held = bell.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.is_wanted() && Instant::now() < end {
+            let left = end.saturating_duration_since(Instant::now());
+            held = match bell.1.wait_timeout(held, left) {
+                Ok((held, _)) => held,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        self.is_wanted()
+    }
+}
+
+/// Whether a request that may allocate has left: until then, giving up costs nothing.
+#[derive(Debug, Clone, Default)]
+pub struct RequestLeft(Arc<AtomicBool>);
+
+impl RequestLeft {
+    /// Not yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Says that the next byte may allocate.
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// Takes that back: the byte was not written after all.
+    pub fn lower(&self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether it may have left.
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
 }
 
 /// The answer.
@@ -50,6 +111,9 @@ pub enum Allocation {
     Refused(Fault),
     /// A browser that cannot be used but can be released.
     Unusable(Capability, Fault),
+    /// A browser that can be reached but not released by name: it is opened and closed normally, as the best that can be done,
+    /// and the debt stays unconfirmed whatever comes of it.
+    Stray(Endpoint, Fault),
     /// A browser may exist, and nothing we hold can release it.
     Lost(Fault),
 }
@@ -96,6 +160,14 @@ impl Capability {
         match self {
             Self::Hosted(release) => release.release(closed, deadline),
             Self::Local(release) => release.release(deadline),
+        }
+    }
+
+    /// What must not be seen of it: the browser's id, its URL, each credential in that URL's query, as they are.
+    pub fn secrets(&self) -> Vec<Secret> {
+        match self {
+            Self::Hosted(release) => release.secrets().to_vec(),
+            Self::Local(_) => Vec::new(),
         }
     }
 

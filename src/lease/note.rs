@@ -1,0 +1,304 @@
+//! The mark that a debt leaves in the state folder, for whoever comes after a crash.
+//!
+//! A note says when and which gateway, nothing secret. It is there before the request leaves and is removed only when nothing is
+//! owed any more. Daemon and keeper hold one lock on it, through one open file: while either lives, the debt is being paid.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+const SUFFIX: &str = "note";
+/// More than any note is long.
+const SIZE_LIMIT: u64 = 4096;
+
+/// Where a session's notes are, and what they say.
+#[derive(Debug, Clone)]
+pub struct NotePlace {
+    /// The state folder.
+    pub folder: PathBuf,
+    /// The session's key: hexadecimal.
+    pub key: String,
+    /// The gateway's host, or `local`.
+    pub gateway: String,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Text {
+    /// Seconds since 1970.
+    when: u64,
+    gateway: String,
+}
+
+/// One's own note. Dropping it leaves the file: only [`Note::paid`] removes it.
+#[derive(Debug)]
+pub struct Note {
+    path: PathBuf,
+    file: File,
+}
+
+impl Note {
+    /// Writes a new note, for its owner's eyes only, and locks it.
+    ///
+    /// # Errors
+    /// The file system's own: then nothing may be asked for.
+    pub fn create(place: &NotePlace) -> io::Result<Self> {
+        let name = unique_name(&place.key);
+        let draft = place.folder.join(format!("{name}.draft"));
+        let path = place.folder.join(format!("{name}.{SUFFIX}"));
+        // Locked and whole before it has its name: nobody ever sees a note that looks abandoned and is not.
+        let file = write_draft(&draft, place)
+            .and_then(|file| fs::rename(&draft, &path).map(|()| file))
+            .inspect_err(|_| {
+                // The failure itself is told; an empty draft costs nothing.
+                let _ = fs::remove_file(&draft);
+            })?;
+        Ok(Self { path, file })
+    }
+
+    /// The same open file for another process: the lock lasts until the last copy is closed. Not inherited unless asked for.
+    ///
+    /// # Errors
+    /// No descriptor to be had.
+    pub fn share(&self) -> io::Result<OwnedFd> {
+        self.file.try_clone().map(OwnedFd::from)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes it: nothing is owed any more.
+    ///
+    /// # Errors
+    /// The file system's own; a note that is gone already is none.
+    pub fn paid(self) -> io::Result<()> {
+        remove(&self.path)
+    }
+}
+
+/// A note that was found, of whichever process.
+#[derive(Debug)]
+pub struct FoundNote {
+    path: PathBuf,
+    file: File,
+    text: Text,
+}
+
+impl FoundNote {
+    /// Whether somebody who can pay holds it.
+    pub fn is_locked(&self) -> bool {
+        // A shared probe, so that two who look at once do not take each other for the holder.
+        match lock(&self.file, libc::LOCK_SH | libc::LOCK_NB) {
+            Ok(()) => {
+                // The lock also ends with the file.
+                let _ = lock(&self.file, libc::LOCK_UN);
+                false
+            }
+            Err(_) => true,
+        }
+    }
+
+    /// Removes a note that nobody holds.
+    ///
+    /// # Errors
+    /// `WouldBlock` when somebody does; the file system's own.
+    pub fn clear(self) -> io::Result<()> {
+        lock(&self.file, libc::LOCK_EX | libc::LOCK_NB)?;
+        remove(&self.path)
+    }
+
+    /// The key of its session.
+    pub fn key(&self) -> &str {
+        let name = self.path.file_name().and_then(OsStr::to_str);
+        name.and_then(|name| name.split('.').next())
+            .unwrap_or_default()
+    }
+
+    /// The gateway's host; empty when it cannot be read.
+    pub fn gateway(&self) -> &str {
+        &self.text.gateway
+    }
+
+    /// When the browser was asked for.
+    pub fn when(&self) -> SystemTime {
+        UNIX_EPOCH + std::time::Duration::from_secs(self.text.when)
+    }
+}
+
+/// The notes of the session `key` in `folder`; none where there is no folder.
+///
+/// # Errors
+/// A folder that cannot be read.
+pub fn find(folder: &Path, key: &str) -> io::Result<Vec<FoundNote>> {
+    let mut notes = find_all(folder)?;
+    notes.retain(|note| note.key() == key);
+    Ok(notes)
+}
+
+/// Every session's notes in `folder`; none where there is no folder.
+///
+/// # Errors
+/// A folder that cannot be read.
+pub fn find_all(folder: &Path) -> io::Result<Vec<FoundNote>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    let paths = paths.collect::<io::Result<Vec<_>>>()?;
+    let mut notes = Vec::new();
+    for path in paths {
+        if path.extension() == Some(OsStr::new(SUFFIX)) {
+            notes.extend(open(path)?);
+        }
+    }
+    Ok(notes)
+}
+
+/// `None` for a note that was removed since its name was read.
+fn open(path: PathBuf) -> io::Result<Option<FoundNote>> {
+    let file = match File::open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let mut bytes = Vec::new();
+    (&file).take(SIZE_LIMIT).read_to_end(&mut bytes)?;
+    // That there is a note is what counts; what it says is for the eye.
+    let text = serde_json::from_slice(&bytes).unwrap_or_default();
+    Ok(Some(FoundNote { path, file, text }))
+}
+
+fn write_draft(path: &Path, place: &NotePlace) -> io::Result<File> {
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    lock(&file, libc::LOCK_EX | libc::LOCK_NB)?;
+    let text = Text {
+        when: since_1970().as_secs(),
+        gateway: place.gateway.clone(),
+    };
+    file.write_all(&serde_json::to_vec(&text)?)?;
+    Ok(file)
+}
+
+fn unique_name(key: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    let moment = since_1970().as_nanos();
+    format!("{key}.{}-{next}-{moment:x}", process::id())
+}
+
+fn since_1970() -> std::time::Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// `flock`. Not a guard that unlocks when it is dropped: that would end the lock for the keeper's copy too.
+fn lock(file: &File, operation: i32) -> io::Result<()> {
+    // SAFETY: takes a descriptor, which `file` keeps open, and touches no memory.
+    match unsafe { libc::flock(file.as_raw_fd(), operation) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn place(folder: &tempfile::TempDir) -> NotePlace {
+        NotePlace {
+            folder: folder.path().to_owned(),
+            key: "abc".into(),
+            gateway: "gate.example".into(),
+        }
+    }
+
+    fn only(place: &NotePlace) -> FoundNote {
+        let mut notes = find(&place.folder, &place.key).unwrap();
+        assert_eq!(notes.len(), 1);
+        notes.remove(0)
+    }
+
+    #[test]
+    fn a_note_is_locked_while_any_copy_of_it_is_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = place(&folder);
+        let note = Note::create(&place).unwrap();
+        let keepers = note.share().unwrap();
+
+        drop(note);
+        assert!(only(&place).is_locked());
+        assert!(only(&place).is_locked());
+        let refused = only(&place).clear().unwrap_err();
+        drop(keepers);
+
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        assert!(!only(&place).is_locked());
+        only(&place).clear().unwrap();
+        assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
+    }
+
+    #[test]
+    fn two_who_look_at_once_do_not_take_each_other_for_the_holder() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = place(&folder);
+        drop(Note::create(&place).unwrap());
+        let (one, other) = (only(&place), only(&place));
+        lock(&one.file, libc::LOCK_SH).unwrap();
+
+        assert!(!other.is_locked());
+    }
+
+    #[test]
+    fn a_note_is_private_tells_its_gateway_and_goes_when_paid() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = place(&folder);
+        let (first, second) = (Note::create(&place).unwrap(), Note::create(&place).unwrap());
+        let mode = fs::metadata(first.path()).unwrap().permissions().mode();
+
+        second.paid().unwrap();
+
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(only(&place).gateway(), "gate.example");
+        assert!(only(&place).when().elapsed().unwrap().as_secs() < 60);
+        assert!(find(folder.path(), "ab").unwrap().is_empty());
+        first.paid().unwrap();
+        assert!(find_all(folder.path()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn without_a_folder_there_are_no_notes_and_none_can_be_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = NotePlace {
+            folder: folder.path().join("none"),
+            ..place(&folder)
+        };
+
+        assert!(find_all(&place.folder).unwrap().is_empty());
+        assert!(Note::create(&place).is_err());
+        assert!(!place.folder.exists());
+    }
+}
