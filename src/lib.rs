@@ -11,3 +11,10 @@ pub mod cancel;
 pub mod ids;
 pub mod secret;
 pub mod wire;
+
+// 2 browser
+pub mod gateway;
+pub mod local;
+
+// 4 daemon
+pub mod daemon;
