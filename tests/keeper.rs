@@ -1,16 +1,23 @@
 //! The keeper as a process of its own: what it does when the daemon is gone, and what it does not do before.
 
 use std::fs::{self, File};
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use ghost_browser::cancel::Cancel;
-use ghost_browser::daemon::keeper::Keeper;
+use ghost_browser::daemon::keeper::{ARGUMENT, Keeper};
 use ghost_browser::gateway::api::{Allocation, Ask, Capability, Endpoint, Gateway, Grant};
 use ghost_browser::local::{Local, Release, Settings};
+use ghost_browser::wire::write_frame;
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -20,7 +27,7 @@ const PAID_WITHIN: Duration = Duration::from_secs(5);
 /// A state folder with a locked note, a keeper that shares the lock, and a gateway.
 struct Sandbox {
     root: tempfile::TempDir,
-    note: Flock<File>,
+    note: File,
     local: Local,
 }
 
@@ -31,7 +38,7 @@ impl Sandbox {
             .tempdir_in("/tmp")
             .unwrap();
         let note = File::create(root.path().join("note")).unwrap();
-        let note = Flock::lock(note, FlockArg::LockExclusive).unwrap();
+        lock(&note).unwrap();
         let local = Local::new(Settings {
             chromium: None,
             args: None,
@@ -50,12 +57,7 @@ impl Sandbox {
 
     fn keeper(&self) -> Keeper {
         let program = Path::new(env!("CARGO_BIN_EXE_ghost-browser"));
-        Keeper::start_program(
-            program,
-            std::os::fd::AsFd::as_fd(&*self.note),
-            &self.note_path(),
-        )
-        .unwrap()
+        Keeper::start_program(program, self.note.as_fd(), &self.note_path()).unwrap()
     }
 
     fn prepared(&self) -> Capability {
@@ -112,9 +114,6 @@ impl Drop for Browser {
 
 /// A promise that the keeper of `pid` has ended: its number is watched, since it is dropped with its handle.
 fn ends_within(pid: u32, longest: Duration) -> bool {
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-    use std::os::fd::{AsFd, FromRawFd, OwnedFd};
-
     // SAFETY: a new descriptor or -1.
     let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     if opened < 0 {
@@ -127,11 +126,13 @@ fn ends_within(pid: u32, longest: Duration) -> bool {
 }
 
 fn is_locked(note: &Path) -> bool {
-    let note = File::open(note).unwrap();
-    matches!(
-        Flock::lock(note, FlockArg::LockExclusiveNonblock),
-        Err((_, Errno::EWOULDBLOCK))
-    )
+    lock(&File::open(note).unwrap()) == Err(Errno::EWOULDBLOCK)
+}
+
+/// Locks it until every copy of the descriptor is closed; `nix::fcntl::Flock` would unlock the keeper's copy too.
+fn lock(note: &File) -> Result<(), Errno> {
+    // SAFETY: a living descriptor and a constant.
+    Errno::result(unsafe { libc::flock(note.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }).map(drop)
 }
 
 fn is_alive(leader: i32) -> bool {
@@ -236,18 +237,11 @@ fn the_note_stays_locked_while_it_owes_and_no_longer() {
     let mut keeper = sandbox.keeper();
     keeper.hold(&sandbox.prepared()).unwrap();
 
-    // Closed, not unlocked: as a dead daemon's.
-    let Sandbox {
-        root, note: lock, ..
-    } = sandbox;
-    // SAFETY: the lock is not used again.
-    drop(unsafe { std::ptr::read(&*lock) });
-    std::mem::forget(lock);
-
+    drop(sandbox.note);
     assert!(is_locked(&note));
     keeper.released();
     assert!(!is_locked(&note));
-    drop(root);
+    drop(sandbox.root);
 }
 
 #[test]
@@ -285,17 +279,40 @@ fn it_is_small_and_has_nothing_of_its_starter() {
         assert_eq!(targets.len(), 4, "and the note, and /dev/null: {targets:?}");
         assert_eq!(fs::read(format!("{process}/environ")).unwrap(), b"");
     }
-    assert_eq!(
-        fs::metadata(format!("{process}/environ"))
-            .map(|file| is_roots(&file))
-            .unwrap(),
-        true
-    );
     drop(leaked);
     keeper.released();
 }
 
-/// The kernel gives the files of a process that cannot be dumped to the superuser.
-fn is_roots(file: &fs::Metadata) -> bool {
-    std::os::unix::fs::MetadataExt::uid(file) == 0
+#[test]
+fn others_of_the_same_user_cannot_look_into_it() {
+    let sandbox = Sandbox::new();
+    let program = sandbox.root.path().join("keeper");
+    fs::copy(env!("CARGO_BIN_EXE_ghost-browser"), &program).unwrap();
+    let mode = |bits| fs::Permissions::from_mode(bits);
+    fs::set_permissions(sandbox.root.path(), mode(0o755)).unwrap();
+    fs::set_permissions(&program, mode(0o755)).unwrap();
+    let (mut daemon, theirs) = UnixStream::pair().unwrap();
+    let mut command = Command::new(&program);
+    command
+        .arg(ARGUMENT)
+        .stdin(OwnedFd::from(theirs))
+        .stdout(Stdio::null());
+    // The superuser's own processes show no difference.
+    if nix::unistd::geteuid().is_root() {
+        command.uid(65534);
+    }
+    let mut keeper = command.spawn().unwrap();
+    let word =
+        serde_json::json!({"Hold": {"capability": sandbox.prepared(), "note": {"Unix": []}}});
+    write_frame(&mut daemon, &word).unwrap();
+    daemon.read_exact(&mut [0]).unwrap();
+
+    // The kernel gives the files of a process that refuses to be read to the superuser.
+    let owner = fs::metadata(format!("/proc/{}/environ", keeper.id()))
+        .unwrap()
+        .uid();
+
+    write_frame(&mut daemon, &serde_json::json!("Released")).unwrap();
+    assert!(keeper.wait().unwrap().success());
+    assert_eq!(owner, 0);
 }

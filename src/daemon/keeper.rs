@@ -150,6 +150,12 @@ impl Keeper {
         }
     }
 
+    /// Waits for one that has died, so that no zombie stays; a living one is killed. The debt is the caller's.
+    pub fn bury(mut self) {
+        self.is_dismissed.store(true, Ordering::Release);
+        self.kill();
+    }
+
     fn say_and_wait(&mut self, word: &Word) -> io::Result<()> {
         write_frame(&mut self.words, word)?;
         let mut answer = [0];
@@ -291,10 +297,10 @@ impl Debt {
             .map(fs::File::from)
             .and_then(|note| note.metadata());
         let named = fs::symlink_metadata(&self.note);
-        if let (Ok(ours), Ok(named)) = (ours, named) {
-            if (ours.dev(), ours.ino()) == (named.dev(), named.ino()) {
-                let _ = fs::remove_file(&self.note);
-            }
+        if let (Ok(ours), Ok(named)) = (ours, named)
+            && (ours.dev(), ours.ino()) == (named.dev(), named.ino())
+        {
+            let _ = fs::remove_file(&self.note);
         }
     }
 }

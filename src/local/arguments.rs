@@ -88,8 +88,11 @@ pub(super) fn all(
 }
 
 fn is_shared_memory_small() -> bool {
-    cfg!(target_os = "linux")
-        && nix::sys::statvfs::statvfs("/dev/shm").map_or(true, |size| {
-            u64::from(size.blocks()) * u64::from(size.fragment_size()) < SHARED_MEMORY
-        })
+    let Ok(shared) = nix::sys::statvfs::statvfs("/dev/shm") else {
+        return cfg!(target_os = "linux");
+    };
+    // The widths of these numbers differ between systems.
+    #[allow(clippy::unnecessary_cast)]
+    let size = shared.blocks() as u64 * shared.fragment_size() as u64;
+    size < SHARED_MEMORY
 }

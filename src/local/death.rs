@@ -47,13 +47,13 @@ impl Death {
         }
         if says("No usable sandbox")
             || says("Failed to move to new namespace")
-            || says("sandbox_host_linux")
+            || says("without --no-sandbox")
         {
             return Some(
                 "this machine gives Chromium no sandbox: GHOST_BROWSER_CHROMIUM_ARGS=--no-sandbox",
             );
         }
-        if says("Missing X server") || says("ozone_platform") {
+        if says("Missing X server") || says("platform failed to initialize") {
             return Some("there is no display: unset GHOST_BROWSER_HEADED");
         }
         says("error while loading shared libraries").then_some("install the library that it names")
