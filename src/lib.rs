@@ -3,12 +3,14 @@
 #[cfg(not(unix))]
 compile_error!("ghost-browser runs on Linux and macOS only: it rests on Unix sockets, kernel locks and process groups");
 
-// 2 browser
-pub mod cdp;
+// 4 daemon
+pub mod daemon;
 
 // 2 browser
+pub mod cdp;
 pub mod gateway;
 pub mod lease;
+pub mod local;
 
 // 1 words
 pub mod cancel;

@@ -125,6 +125,8 @@ pub struct Grant {
     pub endpoint: Endpoint,
     /// How it is ended.
     pub capability: Capability,
+    /// Something the first caller should read, once (local: that the sandbox is off).
+    pub notice: Option<String>,
 }
 
 /// Where a browser answers.

@@ -1,0 +1,3 @@
+//! The process that holds a browser, and the one that holds its debt.
+
+pub mod keeper;

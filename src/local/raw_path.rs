@@ -1,0 +1,14 @@
+//! Paths as JSON, whatever bytes they are made of: serde's own way refuses what is not UTF-8.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_os_str().serialize(serializer)
+}
+
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    OsString::deserialize(deserializer).map(PathBuf::from)
+}

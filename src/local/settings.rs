@@ -1,0 +1,131 @@
+//! What the caller may choose about a local Chromium. Read from the environment elsewhere, once.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::raw_path;
+
+/// Variables that Chromium gets, if the caller has them: what finds programs, words, fonts, certificates and the network.
+const KEPT: &[&str] = &[
+    "PATH",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "LD_LIBRARY_PATH",
+    "FONTCONFIG_FILE",
+    "FONTCONFIG_PATH",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "CHROME_DEVEL_SANDBOX",
+    "NIX_LD",
+    "NIX_LD_LIBRARY_PATH",
+];
+
+/// The same, for a browser with a window.
+const KEPT_HEADED: &[&str] = &[
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "XDG_RUNTIME_DIR",
+    "XDG_SESSION_TYPE",
+    "XDG_CURRENT_DESKTOP",
+    "DBUS_SESSION_BUS_ADDRESS",
+];
+
+/// Kept only without a user name in them: a browser's environment can be read by others of the same user.
+const KEPT_PROXIES: &[&str] = &["http_proxy", "https_proxy", "all_proxy", "no_proxy"];
+
+/// The choices, and the places of this session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Settings {
+    /// `GHOST_BROWSER_CHROMIUM`: a path, or a name to look for on PATH.
+    pub chromium: Option<OsString>,
+    /// `GHOST_BROWSER_CHROMIUM_ARGS`, unsplit.
+    pub args: Option<String>,
+    /// `GHOST_BROWSER_HEADED`: with a window.
+    pub headed: bool,
+    /// `GHOST_BROWSER_PROFILE`, absolute: a profile that is kept.
+    pub profile: Option<OsString>,
+    /// The state folder: exists, 0700, ours.
+    #[serde(with = "raw_path")]
+    pub state_folder: PathBuf,
+    /// Where Chromium's stderr goes; emptied at each launch.
+    #[serde(with = "raw_path")]
+    pub log: PathBuf,
+    /// What [`Settings::keep_environment`] kept of the caller's environment.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+impl Settings {
+    /// Keeps of a caller's environment what a Chromium needs, and `HOME` to find the user's certificates and fonts
+    /// (Chromium is given another one). No token and no `GHOST_*` variable is among it.
+    pub fn keep_environment(
+        variables: impl Iterator<Item = (OsString, OsString)>,
+    ) -> Vec<(OsString, OsString)> {
+        variables
+            .filter(|(name, value)| name == "HOME" || is_kept(name, value) || is_headed(name))
+            .collect()
+    }
+
+    /// A variable of the caller, if it is set and kept.
+    pub(super) fn variable(&self, name: &str) -> Option<&OsStr> {
+        let found = self.environment.iter().find(|(kept, _)| kept == name);
+        found
+            .map(|(_, value)| value.as_os_str())
+            .filter(|value| !value.is_empty())
+    }
+
+    /// What Chromium itself gets of it.
+    pub(super) fn passed_on(&self) -> impl Iterator<Item = &(OsString, OsString)> {
+        self.environment
+            .iter()
+            .filter(|(name, value)| is_kept(name, value) || (self.headed && is_headed(name)))
+    }
+}
+
+fn is_kept(name: &OsStr, value: &OsStr) -> bool {
+    let Some(name) = name.to_str() else {
+        return false;
+    };
+    let is_proxy = KEPT_PROXIES.contains(&name.to_ascii_lowercase().as_str());
+    KEPT.contains(&name)
+        || name.starts_with("LC_")
+        || (is_proxy && !value.as_encoded_bytes().contains(&b'@'))
+}
+
+fn is_headed(name: &OsStr) -> bool {
+    name.to_str()
+        .is_some_and(|name| KEPT_HEADED.contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(pairs: &[(&str, &str)]) -> Vec<String> {
+        let pairs = pairs
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()));
+        let kept = Settings::keep_environment(pairs);
+        kept.into_iter()
+            .map(|(name, _)| name.into_string().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn no_token_and_no_password_is_kept_for_chromium() {
+        let kept = kept(&[
+            ("PATH", "/bin"),
+            ("APIFY_TOKEN", "t"),
+            ("GHOST_GATEWAY_URL", "local"),
+            ("AWS_SECRET_ACCESS_KEY", "k"),
+            ("HTTPS_PROXY", "http://user:password@proxy:1"),
+            ("http_proxy", "http://proxy:1"),
+            ("LC_ALL", "C.UTF-8"),
+        ]);
+
+        assert_eq!(kept, ["PATH", "http_proxy", "LC_ALL"]);
+    }
+}
