@@ -7,6 +7,15 @@ compile_error!(
 
 // 1 words
 pub mod cancel;
+pub mod config;
 pub mod ids;
+pub mod launch;
+pub mod places;
+pub mod raw_path;
+pub mod redact;
 pub mod secret;
 pub mod wire;
+pub mod workspace;
+
+#[cfg(test)]
+mod testing;
