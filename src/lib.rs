@@ -14,7 +14,19 @@ pub mod local;
 
 // 1 words
 pub mod cancel;
+pub mod config;
 pub mod ids;
+<<<<<<< HEAD
 pub mod proxy;
+=======
+pub mod launch;
+pub mod places;
+pub mod raw_path;
+pub mod redact;
+>>>>>>> c2ee32755cd6b78d5baedd6fe8df6acace99168a
 pub mod secret;
 pub mod wire;
+pub mod workspace;
+
+#[cfg(test)]
+mod testing;
