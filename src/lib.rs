@@ -3,6 +3,9 @@
 #[cfg(not(unix))]
 compile_error!("ghost-browser runs on Linux and macOS only: it rests on Unix sockets, kernel locks and process groups");
 
+// 3 script
+pub mod script;
+
 // 2 browser
 pub mod cdp;
 
