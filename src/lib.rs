@@ -3,8 +3,13 @@
 #[cfg(not(unix))]
 compile_error!("ghost-browser runs on Linux and macOS only: it rests on Unix sockets, kernel locks and process groups");
 
+<<<<<<< HEAD
 // 4 daemon
 pub mod daemon;
+=======
+// 3 script
+pub mod script;
+>>>>>>> 8be3f5ffd8dccb3322b0345b0c0cde30ce022b89
 
 // 2 browser
 pub mod cdp;

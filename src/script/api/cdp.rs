@@ -1,0 +1,225 @@
+//! `cdp` and `cdp_all`: any command, its reply unchanged.
+
+use std::time::Duration;
+
+use rhai::{
+    Array, Dynamic, EvalAltResult, ImmutableString, Map, Module, NativeCallContext, Position,
+};
+
+use super::args::{DEFAULT_TIMEOUT, Options, text, wrong};
+use crate::cdp::{Call, Page};
+use crate::ids::SessionId;
+use crate::script::browser::{Browser, failure, value};
+use crate::script::context::{Context, with_context};
+use crate::script::error::{Failure, Thrown};
+use crate::script::memory::Uncounted;
+use crate::script::value::{Form, Refusal, write};
+use crate::wire::FaultCode;
+
+type Native<T> = Result<T, Box<EvalAltResult>>;
+
+pub fn register(module: &mut Module) {
+    module.set_native_fn("cdp", |call: NativeCallContext, method: Dynamic| {
+        cdp(&call, method, Dynamic::UNIT, Dynamic::UNIT, Dynamic::UNIT)
+    });
+    module.set_native_fn("cdp", |call: NativeCallContext, method: Dynamic, params: Dynamic| {
+        cdp(&call, method, params, Dynamic::UNIT, Dynamic::UNIT)
+    });
+    module.set_native_fn(
+        "cdp",
+        |call: NativeCallContext, method: Dynamic, params: Dynamic, session: Dynamic| {
+            cdp(&call, method, params, session, Dynamic::UNIT)
+        },
+    );
+    module.set_native_fn(
+        "cdp",
+        |call: NativeCallContext, method: Dynamic, params: Dynamic, session: Dynamic, options: Dynamic| {
+            cdp(&call, method, params, session, options)
+        },
+    );
+    module.set_native_fn("cdp_all", |call: NativeCallContext, calls: Dynamic| {
+        cdp_all(&call, calls, Dynamic::UNIT)
+    });
+    module.set_native_fn("cdp_all", |call: NativeCallContext, calls: Dynamic, options: Dynamic| {
+        cdp_all(&call, calls, options)
+    });
+}
+
+fn cdp(
+    call: &NativeCallContext,
+    method: Dynamic,
+    params: Dynamic,
+    session: Dynamic,
+    options: Dynamic,
+) -> Native<Dynamic> {
+    with_context(call, |context| {
+        let command = Command::new(&method, &params, &session)?;
+        let within = timeout("cdp", options)?;
+        command.send(context, context.browser()?, within)
+    })
+}
+
+/// The one option of both functions.
+fn timeout(of: &'static str, options: Dynamic) -> Result<Duration, Failure> {
+    if options.is_unit() {
+        return Ok(DEFAULT_TIMEOUT);
+    }
+    let mut options = Options::new(of, options)?;
+    let timeout = options.timeout()?;
+    options.finish()?;
+    Ok(timeout)
+}
+
+/// Where a command goes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Destination {
+    /// The browser target.
+    Browser,
+    /// A session that the script named: it is used as it is.
+    Session(SessionId),
+    /// A page of `ensure_page`: it is followed to a new session of the same target.
+    Page(Page),
+}
+
+impl Destination {
+    /// Reads a `session` argument.
+    ///
+    /// # Errors
+    /// `bad_params` for anything but a session id, a page or `()`.
+    pub fn new(session: &Dynamic) -> Result<Self, Failure> {
+        if session.is_unit() {
+            return Ok(Self::Browser);
+        }
+        if let Ok(id) = session.as_immutable_string_ref() {
+            return Ok(Self::Session(id.as_str().into()));
+        }
+        let expected = "a session id, a page of `ensure_page()`, or `()` for the browser";
+        let map = session.as_map_ref().map_err(|_| wrong("the session", expected, session))?;
+        let field = |name: &str| {
+            let value = map.get(name)?.as_immutable_string_ref().ok()?;
+            Some(value.clone())
+        };
+        match (field("target_id"), field("session_id").or_else(|| field("sessionId"))) {
+            (Some(target), Some(session)) => Ok(Self::Page(Page {
+                target: target.as_str().into(),
+                session: session.as_str().into(),
+            })),
+            (None, Some(session)) => Ok(Self::Session(session.as_str().into())),
+            (_, None) => {
+                let message = format!("the session must be {expected}; this map has no `session_id`");
+                Err(Thrown::new(FaultCode::BadParams, message).into())
+            }
+        }
+    }
+
+    fn session(&self) -> Option<&SessionId> {
+        match self {
+            Self::Browser => None,
+            Self::Session(session) => Some(session),
+            Self::Page(page) => Some(&page.session),
+        }
+    }
+}
+
+/// One command, checked.
+struct Command {
+    method: ImmutableString,
+    params: String,
+    to: Destination,
+}
+
+impl Command {
+    fn new(method: &Dynamic, params: &Dynamic, session: &Dynamic) -> Result<Self, Failure> {
+        let method = text("the CDP method", method)?;
+        let params = params_text(&method, params)?;
+        Ok(Self { method, params, to: Destination::new(session)? })
+    }
+
+    fn send(&self, context: &Context, browser: &Browser, within: Duration) -> Result<Dynamic, Failure> {
+        let answer = match &self.to {
+            Destination::Page(page) => {
+                browser.call_page(context, page, &self.method, &self.params, within)?
+            }
+            _ => browser.call(context, &self.as_call(), within)?,
+        };
+        value(&answer)
+    }
+
+    fn as_call(&self) -> Call<'_> {
+        Call {
+            method: &self.method,
+            params: &self.params,
+            session: self.to.session(),
+        }
+    }
+}
+
+/// The JSON text of a command's parameters.
+fn params_text(method: &str, params: &Dynamic) -> Result<String, Failure> {
+    if params.is_unit() {
+        return Ok("{}".to_owned());
+    }
+    if !params.is_map() {
+        return Err(wrong(&format!("{method}: the params"), "a map `#{…}`", params));
+    }
+    write(params, Form::Params).map_err(|refusal| match refusal {
+        Refusal::Unsayable { .. } => {
+            let message = format!("{method}: params {refusal}; nothing was sent");
+            Thrown::new(FaultCode::BadParams, message).with("method", method.to_owned()).into()
+        }
+        other => other.into(),
+    })
+}
+
+fn cdp_all(call: &NativeCallContext, calls: Dynamic, options: Dynamic) -> Native<Array> {
+    with_context(call, |context| {
+        let commands = commands(&calls)?;
+        let deadline = context.until(timeout("cdp_all", options)?);
+        let browser = context.browser()?;
+        let calls: Vec<Call<'_>> = commands.iter().map(Command::as_call).collect();
+        let replies = Uncounted::new(|| browser.caller.call_all(&calls, deadline));
+        if let Some(end) = context.must_end() {
+            return Err(end.into());
+        }
+        let outcomes = replies.iter().map(|reply| match reply {
+            Ok(answer) => Ok(outcome("result", true, value(answer)?)),
+            Err(error) => match failure(context, error.clone()) {
+                Failure::Thrown(thrown) => {
+                    Ok(outcome("error", false, thrown.into_map(Position::NONE).into()))
+                }
+                ended => Err(ended),
+            },
+        });
+        outcomes.collect()
+    })
+}
+
+/// Reads `[[method, params, session], …]`; params and session may be left out.
+fn commands(calls: &Dynamic) -> Result<Vec<Command>, Failure> {
+    let expected = "an array `[[method, params, session], …]`";
+    let calls = calls.as_array_ref().map_err(|_| wrong("cdp_all: the calls", expected, calls))?;
+    let commands = calls.iter().enumerate().map(|(index, item)| {
+        let what = format!("cdp_all: item {index}");
+        if item.is_string() {
+            return Command::new(item, &Dynamic::UNIT, &Dynamic::UNIT);
+        }
+        let item = item.as_array_ref().map_err(|_| wrong(&what, "an array", item))?;
+        match item.as_slice() {
+            [method] => Command::new(method, &Dynamic::UNIT, &Dynamic::UNIT),
+            [method, params] => Command::new(method, params, &Dynamic::UNIT),
+            [method, params, session] => Command::new(method, params, session),
+            _ => {
+                let message = format!("{what} must have a method, params and session, not {} parts", item.len());
+                Err(Thrown::new(FaultCode::BadParams, message).into())
+            }
+        }
+    });
+    commands.collect()
+}
+
+fn outcome(name: &str, ok: bool, value: Dynamic) -> Dynamic {
+    let mut map = Map::new();
+    map.insert("ok".into(), ok.into());
+    map.insert(name.into(), value);
+    map.into()
+}

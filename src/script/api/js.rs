@@ -1,0 +1,299 @@
+//! `js`: an expression in the page, its value exactly.
+//!
+//! One round trip with deep serialisation. `replMode`, which allows top-level `await` and `const` declared
+//! again, is asked for only where the source has such a word, because with it Chromium hands a promise back
+//! unawaited. A page that is still busy at the deadline is told from one that merely waits by asking it
+//! something else; only the busy one is ended.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use rhai::{Dynamic, EvalAltResult, Map, Module, NativeCallContext};
+
+use super::args::{Options, text};
+use super::cdp::Destination;
+use crate::cdp::{Call, CallError, Page};
+use crate::ids::SessionId;
+use crate::script::browser::{Browser, failure, map};
+use crate::script::context::{Context, with_context};
+use crate::script::error::{Failure, Thrown};
+use crate::script::value::deep::{self, Untold};
+use crate::wire::FaultCode;
+
+
+type Native<T> = Result<T, Box<EvalAltResult>>;
+
+/// How long a page has to show that it still answers.
+const PROBE_WITHIN: Duration = Duration::from_millis(200);
+
+/// How long it has after its code was ended.
+const RECOVERY_WITHIN: Duration = Duration::from_secs(2);
+
+/// Words that only `replMode` gives their meaning at the top level.
+const REPL_WORDS: [&str; 5] = ["await", "let", "const", "class", "using"];
+
+pub fn register(module: &mut Module) {
+    module.set_native_fn("js", |call: NativeCallContext, expression: Dynamic| {
+        js(&call, &expression, Dynamic::UNIT)
+    });
+    module.set_native_fn("js", |call: NativeCallContext, expression: Dynamic, options: Dynamic| {
+        js(&call, &expression, options)
+    });
+}
+
+fn js(call: &NativeCallContext, expression: &Dynamic, options: Dynamic) -> Native<Dynamic> {
+    with_context(call, |context| {
+        let expression = text("js: the expression", expression)?;
+        let evaluation = Evaluation::new(context, options)?;
+        evaluation.run(context, context.browser()?, &expression)
+    })
+}
+
+/// How to evaluate, and where.
+struct Evaluation {
+    to: Target,
+    await_promise: bool,
+    by_value: bool,
+    within: Duration,
+}
+
+/// Where an expression runs: followed when it is a page, used as it is when it is a session.
+enum Target {
+    Page(Page),
+    Session(SessionId),
+}
+
+impl Evaluation {
+    fn new(context: &Context, options: Dynamic) -> Result<Self, Failure> {
+        let mut options = Options::new("js", options)?;
+        let await_promise = options.flag("await_promise", true)?;
+        let by_value = options.flag("by_value", false)?;
+        let within = options.timeout()?;
+        let session = options.value("session");
+        options.finish()?;
+        let to = match session.as_ref().map(Destination::new).transpose()? {
+            Some(Destination::Session(session)) => Target::Session(session),
+            Some(Destination::Page(page)) => Target::Page(page),
+            None | Some(Destination::Browser) => Target::Page(context.browser()?.page(context)?),
+        };
+        Ok(Self { to, await_promise, by_value, within })
+    }
+
+    fn run(&self, context: &Context, browser: &Browser, expression: &str) -> Result<Dynamic, Failure> {
+        let is_repl = has_repl_word(expression);
+        let params = self.params(browser, expression, is_repl);
+        let reply = self.call(context, browser, "Runtime.evaluate", &params)?;
+        match promise(&reply).filter(|_| is_repl && self.await_promise) {
+            Some(promise) => {
+                let params = self.await_params(browser, &promise);
+                let reply = self.call(context, browser, "Runtime.callFunctionOn", &params)?;
+                self.told(reply)
+            }
+            None => self.told(reply),
+        }
+    }
+
+    fn params(&self, browser: &Browser, expression: &str, is_repl: bool) -> String {
+        let mut params = String::with_capacity(expression.len() + 160);
+        params.push_str("{\"expression\":");
+        push_json_string(&mut params, expression);
+        self.push_common(&mut params, browser);
+        if is_repl {
+            params.push_str(",\"replMode\":true");
+        }
+        params.push('}');
+        params
+    }
+
+    /// Awaits a promise and serialises what comes of it, in one round trip; `Runtime.awaitPromise` cannot do the second.
+    fn await_params(&self, browser: &Browser, promise: &str) -> String {
+        let mut params = String::from("{\"functionDeclaration\":\"function(){return this}\",\"objectId\":");
+        push_json_string(&mut params, promise);
+        self.push_common(&mut params, browser);
+        params.push('}');
+        params
+    }
+
+    fn push_common(&self, params: &mut String, browser: &Browser) {
+        // Writing to a `String` cannot fail.
+        let _ = write!(
+            params,
+            ",\"awaitPromise\":{},\"objectGroup\":\"{}\",{}",
+            self.await_promise,
+            browser.object_group,
+            if self.by_value {
+                "\"returnByValue\":true"
+            } else {
+                "\"serializationOptions\":{\"serialization\":\"deep\"}"
+            }
+        );
+    }
+
+    /// Sends one of the two commands; a deadline is looked into before it is told.
+    fn call(
+        &self,
+        context: &Context,
+        browser: &Browser,
+        method: &str,
+        params: &str,
+    ) -> Result<Map, Failure> {
+        let deadline = context.until(self.within);
+        let send = |session: &SessionId| {
+            let outcome = browser.try_call(&Call { method, params, session: Some(session) }, deadline);
+            outcome.map(|answer| (answer, session.clone())).map_err(|error| (error, session.clone()))
+        };
+        let outcome = match &self.to {
+            Target::Session(session) => send(session),
+            Target::Page(page) => follow(browser, page, deadline, send),
+        };
+        match outcome {
+            Ok((answer, session)) => {
+                let reply = map(&answer)?;
+                if holds_handle(&reply) {
+                    browser.holds_handles(&session);
+                }
+                Ok(reply)
+            }
+            Err((CallError::NoReply { .. }, session)) => Err(self.overdue(context, browser, &session)),
+            Err((error, _)) => Err(failure(context, error)),
+        }
+    }
+
+    /// The deadline passed: is the page busy, or does it merely wait?
+    fn overdue(&self, context: &Context, browser: &Browser, session: &SessionId) -> Failure {
+        let waited = format!("{} ms", self.within.as_millis());
+        if answers(browser, session, PROBE_WITHIN) {
+            let message = format!("js: no value within {waited}; the page is not busy, so a promise is pending");
+            return ended(context, FaultCode::Timeout, message, "`#{timeout_ms: …}` waits longer");
+        }
+        let end = Call { method: "Runtime.terminateExecution", params: "{}", session: Some(session) };
+        // Whether it helped is seen by asking again; its reply may never come.
+        let _ = browser.caller.post(&end);
+        if answers(browser, session, RECOVERY_WITHIN) {
+            let message = format!("js: the code was still running after {waited}, and was ended");
+            return ended(context, FaultCode::Timeout, message, "`#{timeout_ms: …}` lets it run longer");
+        }
+        let message = format!("js: the page does not respond, also after its code was ended ({waited})");
+        let hint = "`Page.navigate` elsewhere, or `Target.closeTarget`";
+        ended(context, FaultCode::PageUnresponsive, message, hint)
+    }
+
+    fn told(&self, mut reply: Map) -> Result<Dynamic, Failure> {
+        if let Some(details) = take_map(&mut reply, "exceptionDetails") {
+            return Err(exception(details).into());
+        }
+        let remote = take_map(&mut reply, "result").unwrap_or_default();
+        let told = if self.by_value { deep::plain(remote) } else { deep::decode(remote) };
+        told.map_err(|untold| cannot_tell(&untold).into())
+    }
+}
+
+type Sent<T> = Result<(T, SessionId), (CallError, SessionId)>;
+
+/// Sends to a page, once more where its session proved to be gone.
+fn follow<T>(
+    browser: &Browser,
+    page: &Page,
+    deadline: Instant,
+    send: impl Fn(&SessionId) -> Sent<T>,
+) -> Sent<T> {
+    let failed = std::cell::RefCell::new(page.session.clone());
+    let outcome = browser.on_page(page, deadline, |session| {
+        send(session).map_err(|(error, session)| {
+            failed.replace(session);
+            error
+        })
+    });
+    outcome.map_err(|error| (error, failed.into_inner()))
+}
+
+fn answers(browser: &Browser, session: &SessionId, within: Duration) -> bool {
+    let probe = Call { method: "Runtime.evaluate", params: "{\"expression\":\"0\"}", session: Some(session) };
+    browser.try_call(&probe, Instant::now() + within).is_ok()
+}
+
+/// An error at a deadline; where it was the script's own, its end.
+fn ended(context: &Context, code: FaultCode, message: String, hint: &str) -> Failure {
+    if context.cancel.is_cancelled() || context.is_late() {
+        return failure(context, CallError::Cancelled);
+    }
+    Thrown::new(code, message).hint(hint).into()
+}
+
+/// Whether the source has a word that needs `replMode`, as a word of its own.
+fn has_repl_word(expression: &str) -> bool {
+    let is_part = |character: char| character.is_alphanumeric() || character == '_' || character == '$';
+    expression.split(|character| !is_part(character)).any(|word| REPL_WORDS.contains(&word))
+}
+
+/// The handle of a promise that came back as it is.
+fn promise(reply: &Map) -> Option<String> {
+    let result = reply.get("result")?.as_map_ref().ok()?;
+    let subtype = result.get("subtype")?.as_immutable_string_ref().ok()?;
+    let id = result.get("objectId")?.as_immutable_string_ref().ok()?;
+    (*subtype == "promise").then(|| id.to_string())
+}
+
+fn holds_handle(reply: &Map) -> bool {
+    let has = |name: &str, inner: &str| {
+        let outer = reply.get(name).and_then(|outer| outer.as_map_ref().ok().map(|map| map.contains_key(inner)));
+        outer.unwrap_or(false)
+    };
+    has("result", "objectId") || has("exceptionDetails", "exception")
+}
+
+/// What the page threw, with its place and its stack.
+fn exception(mut details: Map) -> Thrown {
+    let mut exception = take_map(&mut details, "exception").unwrap_or_default();
+    let description = take_text(&mut exception, "description");
+    let thrown = match &description {
+        Some(description) => description.lines().next().unwrap_or_default().to_owned(),
+        None => primitive(&mut exception, &mut details),
+    };
+    let place = |name: &str| details.get(name).and_then(|number| number.as_int().ok()).map(|number| number + 1);
+    let (line, column) = (place("lineNumber").unwrap_or(1), place("columnNumber").unwrap_or(1));
+    let mut error = Thrown::new(FaultCode::JsError, format!("{thrown} (line {line}, column {column})"))
+        .with("line", line)
+        .with("column", column);
+    if let Some(stack) = description.filter(|text| text.contains('\n')) {
+        error = error.with("stack", stack);
+    }
+    match take_text(&mut details, "url").filter(|url| !url.is_empty()) {
+        Some(url) => error.with("url", url),
+        None => error,
+    }
+}
+
+/// A thrown value that is no error: `Uncaught 5`.
+fn primitive(exception: &mut Map, details: &mut Map) -> String {
+    let text = take_text(details, "text").unwrap_or_else(|| "Uncaught".to_owned());
+    match exception.remove("value") {
+        Some(value) => format!("{text} {value}"),
+        None => text,
+    }
+}
+
+fn cannot_tell(untold: &Untold) -> Thrown {
+    let error = Thrown::new(FaultCode::JsError, untold.to_string());
+    if untold.by_value_helps {
+        return error.hint("`js(expression, #{by_value: true})` gives what plain JSON has of it");
+    }
+    match untold.class.as_str() {
+        "function" | "Function" => error.hint("call it in the expression: `(() => …)()`"),
+        "promise" | "Promise" => error.hint("`await` it in the expression"),
+        _ => error.hint("pick what you need in the expression: `({title: document.title})`"),
+    }
+}
+
+fn take_map(map: &mut Map, name: &str) -> Option<Map> {
+    map.remove(name)?.try_cast::<Map>()
+}
+
+fn take_text(map: &mut Map, name: &str) -> Option<String> {
+    map.remove(name)?.into_string().ok()
+}
+
+fn push_json_string(out: &mut String, text: &str) {
+    // A string always has a JSON form.
+    out.push_str(&serde_json::Value::from(text).to_string());
+}

@@ -1,0 +1,177 @@
+//! The language's functions that make much out of little in one call, with a look at the room first.
+//!
+//! Between two operations the script's memory is checked; these could fill the machine within one.
+
+use std::mem::size_of;
+
+use rhai::{Array, Blob, Dynamic, EvalAltResult, ImmutableString, Module, NativeCallContext};
+
+use crate::script::context::with_context;
+use crate::script::error::{End, Failure};
+use crate::script::memory;
+
+type Native<T> = Result<T, Box<EvalAltResult>>;
+type Text = ImmutableString;
+
+/// What a short string costs beside its place in an array: its shared block.
+const STRING_COST: usize = 64;
+
+pub fn register(module: &mut Module) {
+    register_pad(module);
+    register_blob(module);
+    register_replace(module);
+    register_split(module);
+    register_chars(module);
+}
+
+/// Ends the script where `count` things of `size` bytes have no room.
+fn room(call: &NativeCallContext, count: usize, size: usize) -> Native<()> {
+    with_context(call, |_| match count.checked_mul(size) {
+        Some(bytes) if memory::has_room(bytes) => Ok(()),
+        _ => Err(Failure::from(End::Memory)),
+    })
+}
+
+fn register_pad(module: &mut Module) {
+    module.set_native_fn("pad", |call: NativeCallContext, text: &mut Text, len: i64, fill: char| {
+        pad_text(&call, text, len, fill.encode_utf8(&mut [0; 4]))
+    });
+    module.set_native_fn("pad", |call: NativeCallContext, text: &mut Text, len: i64, fill: Text| {
+        pad_text(&call, text, len, &fill)
+    });
+    module.set_native_fn("pad", |call: NativeCallContext, array: &mut Array, len: i64, item: Dynamic| {
+        pad_array(&call, array, len, item)
+    });
+    module.set_native_fn("pad", |call: NativeCallContext, blob: &mut Blob, len: i64, byte: i64| {
+        let missing = length(len).saturating_sub(blob.len());
+        room(&call, missing, 1)?;
+        blob.resize(blob.len() + missing, byte as u8);
+        Native::Ok(())
+    });
+}
+
+fn pad_text(call: &NativeCallContext, text: &mut Text, len: i64, fill: &str) -> Native<()> {
+    let fill_length = fill.chars().count().max(1);
+    let missing = length(len).saturating_sub(text.chars().count());
+    if missing == 0 || fill.is_empty() {
+        return Ok(());
+    }
+    let times = missing.div_ceil(fill_length);
+    room(call, times, fill.len())?;
+    let padding: String = fill.repeat(times).chars().take(missing).collect();
+    *text = format!("{text}{padding}").into();
+    Ok(())
+}
+
+fn pad_array(call: &NativeCallContext, array: &mut Array, len: i64, item: Dynamic) -> Native<()> {
+    let missing = length(len).saturating_sub(array.len());
+    room(call, missing, weight(&item))?;
+    array.resize(array.len() + missing, item);
+    Ok(())
+}
+
+fn register_blob(module: &mut Module) {
+    module.set_native_fn("blob", |call: NativeCallContext, len: i64| blob(&call, len, 0));
+    module.set_native_fn("blob", |call: NativeCallContext, len: i64, byte: i64| blob(&call, len, byte));
+    module.set_native_fn("to_array", |call: NativeCallContext, blob: &mut Blob| -> Native<Array> {
+        room(&call, blob.len(), size_of::<Dynamic>())?;
+        Ok(blob.iter().map(|&byte| Dynamic::from_int(byte.into())).collect())
+    });
+}
+
+fn blob(call: &NativeCallContext, len: i64, byte: i64) -> Native<Blob> {
+    room(call, length(len), 1)?;
+    Ok(vec![byte as u8; length(len)])
+}
+
+fn register_replace(module: &mut Module) {
+    module.set_native_fn("replace", |call: NativeCallContext, text: &mut Text, from: Text, to: Text| {
+        replace(&call, text, &from, &to)
+    });
+    module.set_native_fn("replace", |call: NativeCallContext, text: &mut Text, from: Text, to: char| {
+        replace(&call, text, &from, to.encode_utf8(&mut [0; 4]))
+    });
+    module.set_native_fn("replace", |call: NativeCallContext, text: &mut Text, from: char, to: Text| {
+        replace(&call, text, from.encode_utf8(&mut [0; 4]), &to)
+    });
+    module.set_native_fn("replace", |call: NativeCallContext, text: &mut Text, from: char, to: char| {
+        replace(&call, text, from.encode_utf8(&mut [0; 4]), to.encode_utf8(&mut [0; 4]))
+    });
+}
+
+fn replace(call: &NativeCallContext, text: &mut Text, from: &str, to: &str) -> Native<()> {
+    room(call, text.matches(from).count(), to.len())?;
+    room(call, text.len(), 1)?;
+    *text = text.replace(from, to).into();
+    Ok(())
+}
+
+fn register_split(module: &mut Module) {
+    module.set_native_fn("split", |call: NativeCallContext, text: &mut Text| {
+        let parts = text.split_whitespace();
+        if text.is_empty() { collect(&call, std::iter::once("")) } else { collect(&call, parts) }
+    });
+    module.set_native_fn("split", |call: NativeCallContext, text: &mut Text, by: Text| {
+        collect(&call, text.split(by.as_str()))
+    });
+    module.set_native_fn("split", |call: NativeCallContext, text: &mut Text, by: char| {
+        collect(&call, text.split(by))
+    });
+    module.set_native_fn("split", |call: NativeCallContext, text: &mut Text, by: Text, parts: i64| {
+        collect(&call, text.splitn(length(parts).max(1), by.as_str()))
+    });
+    module.set_native_fn("split", |call: NativeCallContext, text: &mut Text, by: char, parts: i64| {
+        collect(&call, text.splitn(length(parts).max(1), by))
+    });
+    module.set_native_fn("split_rev", |call: NativeCallContext, text: &mut Text, by: Text| {
+        collect(&call, text.rsplit(by.as_str()))
+    });
+    module.set_native_fn("split_rev", |call: NativeCallContext, text: &mut Text, by: char| {
+        collect(&call, text.rsplit(by))
+    });
+    module.set_native_fn("split_rev", |call: NativeCallContext, text: &mut Text, by: Text, parts: i64| {
+        collect(&call, text.rsplitn(length(parts).max(1), by.as_str()))
+    });
+    module.set_native_fn("split_rev", |call: NativeCallContext, text: &mut Text, by: char, parts: i64| {
+        collect(&call, text.rsplitn(length(parts).max(1), by))
+    });
+}
+
+fn collect<'a>(call: &NativeCallContext, parts: impl Iterator<Item = &'a str> + Clone) -> Native<Array> {
+    let (count, bytes) = parts.clone().fold((0, 0), |(count, bytes), part| (count + 1, bytes + part.len()));
+    room(call, count, size_of::<Dynamic>() + STRING_COST)?;
+    room(call, bytes, 1)?;
+    Ok(parts.map(|part| Dynamic::from(Text::from(part))).collect())
+}
+
+fn register_chars(module: &mut Module) {
+    module.set_native_fn("to_chars", |call: NativeCallContext, text: &mut Text| -> Native<Array> {
+        room(&call, text.len(), size_of::<Dynamic>())?;
+        Ok(text.chars().map(Dynamic::from_char).collect())
+    });
+    module.set_native_fn("to_blob", |call: NativeCallContext, text: &mut Text| -> Native<Blob> {
+        room(&call, text.len(), 1)?;
+        Ok(text.as_bytes().to_vec())
+    });
+}
+
+/// A count that a script gave; below zero is none.
+fn length(given: i64) -> usize {
+    usize::try_from(given).unwrap_or(0)
+}
+
+/// What a copy of a value costs.
+fn weight(value: &Dynamic) -> usize {
+    let inner = if value.is_shared() {
+        0
+    } else if let Ok(array) = value.as_array_ref() {
+        STRING_COST + array.iter().map(weight).sum::<usize>()
+    } else if let Ok(map) = value.as_map_ref() {
+        map.iter().map(|(key, value)| STRING_COST + key.len() + weight(value)).sum::<usize>() + STRING_COST
+    } else if let Ok(blob) = value.as_blob_ref() {
+        STRING_COST + blob.len()
+    } else {
+        0
+    };
+    size_of::<Dynamic>() + inner
+}

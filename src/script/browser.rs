@@ -1,0 +1,307 @@
+//! A script's side of the connection: its page, its place among the events, its handles.
+//!
+//! Everything that may wait goes through [`Browser::call`], which bounds it by the script's deadline and keeps
+//! the connection's buffers out of the script's memory count. A command is repeated only where the browser
+//! proved that it did not run, and only on the same target.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rhai::{Dynamic, Map};
+
+use super::context::Context;
+use super::error::{End, Failure, Thrown};
+use super::memory::{Uncounted, uncounted};
+use super::value::parse;
+use crate::cancel::CancelReason;
+use crate::cdp::{Answer, Call, CallError, Caller, Cursor, Page, PageChoice, PageInfo};
+use crate::ids::{SessionId, TargetId};
+
+/// How long finding or opening a page may take.
+const PAGE_WITHIN: Duration = Duration::from_secs(30);
+
+/// What scripts of one session leave to the next.
+#[derive(Default)]
+pub struct Memo {
+    /// The page of the last script that ended.
+    page: Mutex<Option<Page>>,
+    /// Where the last ended script was among the events.
+    cursor: Mutex<Option<Cursor>>,
+    /// The last known inner size of pages, for when they cannot be asked.
+    sizes: Mutex<HashMap<TargetId, (i64, i64)>>,
+}
+
+/// One script's browser.
+pub struct Browser {
+    /// The connection, waited on by this script's thread.
+    pub caller: Caller,
+    /// The object group that the page's handles of this script belong to.
+    pub object_group: &'static str,
+    memo: Arc<Memo>,
+    page: Mutex<Option<Page>>,
+    cursor: Mutex<Cursor>,
+    /// Sessions that hold handles for this script.
+    handles: Mutex<BTreeSet<SessionId>>,
+    /// Sessions that were lost, and the page attached anew for each.
+    moved: Mutex<HashMap<SessionId, Page>>,
+}
+
+impl Browser {
+    /// Goes on where the last script of the session ended.
+    pub fn new(caller: Caller, memo: Arc<Memo>) -> Self {
+        let cursor = lock(&memo.cursor).clone();
+        let page = lock(&memo.page).clone();
+        Self {
+            cursor: Mutex::new(cursor.unwrap_or_else(|| caller.cursor())),
+            page: Mutex::new(page),
+            object_group: "ghost-browser",
+            handles: Mutex::default(),
+            moved: Mutex::default(),
+            caller,
+            memo,
+        }
+    }
+
+    /// Leaves page and place to the next script, and lets go of the page's handles. Returns what the caller should
+    /// know: the dialogs that were answered meanwhile.
+    pub fn finish(&self) -> Vec<String> {
+        if let Some(page) = lock(&self.page).take() {
+            *lock(&self.memo.page) = Some(page);
+        }
+        *lock(&self.memo.cursor) = Some(lock(&self.cursor).clone());
+        let params = format!("{{\"objectGroup\":\"{}\"}}", self.object_group);
+        for session in std::mem::take(&mut *lock(&self.handles)) {
+            // Nobody waits for it: a page that is gone has no handles.
+            let _ = self.caller.post(&Call {
+                method: "Runtime.releaseObjectGroup",
+                params: &params,
+                session: Some(&session),
+            });
+        }
+        self.caller.take_accepted_dialogs()
+    }
+
+    /// Sends one command and waits for its reply.
+    ///
+    /// # Errors
+    /// What the call failed with; the end of the script where it was cancelled or its own deadline passed.
+    pub fn call(
+        &self,
+        context: &Context,
+        call: &Call<'_>,
+        within: Duration,
+    ) -> Result<Uncounted<Answer>, Failure> {
+        self.try_call(call, context.until(within)).map_err(|error| failure(context, error))
+    }
+
+    /// [`Browser::call`] without a judgement on the error.
+    pub fn try_call(
+        &self,
+        call: &Call<'_>,
+        deadline: Instant,
+    ) -> Result<Uncounted<Answer>, CallError> {
+        let outcome = uncounted(|| self.caller.call(call, deadline));
+        outcome.map(|answer| Uncounted::new(|| answer))
+    }
+
+    /// Sends a command to a page; where its session is gone, once more on a new one of the same target.
+    ///
+    /// # Errors
+    /// As [`Browser::call`].
+    pub fn call_page(
+        &self,
+        context: &Context,
+        page: &Page,
+        method: &str,
+        params: &str,
+        within: Duration,
+    ) -> Result<Uncounted<Answer>, Failure> {
+        let deadline = context.until(within);
+        self.on_page(page, deadline, |session| {
+            self.try_call(&Call { method, params, session: Some(session) }, deadline)
+        })
+        .map_err(|error| failure(context, error))
+    }
+
+    /// Does `work` on the page's session, and once more on a new session where the browser says that the
+    /// old one is gone, which proves that nothing ran.
+    ///
+    /// # Errors
+    /// What `work`, or the attaching, failed with.
+    pub fn on_page<T>(
+        &self,
+        page: &Page,
+        deadline: Instant,
+        work: impl Fn(&SessionId) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        let page = self.present(page);
+        match work(&page.session) {
+            Err(CallError::SessionGone { .. }) => work(&self.reattach(&page, deadline)?.session),
+            outcome => outcome,
+        }
+    }
+
+    /// The page as it is attached now.
+    fn present(&self, page: &Page) -> Page {
+        let moved = lock(&self.moved);
+        let mut page = page;
+        while let Some(newer) = moved.get(&page.session) {
+            page = newer;
+        }
+        page.clone()
+    }
+
+    fn reattach(&self, page: &Page, deadline: Instant) -> Result<Page, CallError> {
+        let same = PageChoice::Target(page.target.clone());
+        let newer = uncounted(|| self.caller.attach(same, deadline))?;
+        lock(&self.moved).insert(page.session.clone(), newer.clone());
+        let mut chosen = lock(&self.page);
+        if chosen.as_ref().is_some_and(|chosen| chosen.target == page.target) {
+            *chosen = Some(newer.clone());
+        }
+        Ok(newer)
+    }
+
+    /// This script's page, found or opened when it has none.
+    ///
+    /// # Errors
+    /// What attaching failed with.
+    pub fn page(&self, context: &Context) -> Result<Page, Failure> {
+        if let Some(page) = lock(&self.page).clone() {
+            return Ok(page);
+        }
+        self.choose(context, PageChoice::First)
+    }
+
+    /// Makes a page this script's own.
+    ///
+    /// # Errors
+    /// What attaching failed with.
+    pub fn choose(&self, context: &Context, choice: PageChoice) -> Result<Page, Failure> {
+        let deadline = context.until(PAGE_WITHIN);
+        let page = uncounted(|| self.caller.attach(choice, deadline))
+            .map_err(|error| failure(context, error))?;
+        *lock(&self.page) = Some(page.clone());
+        Ok(page)
+    }
+
+    /// This script's page, asked for by the script: it is there, or `target_gone` is said.
+    ///
+    /// # Errors
+    /// `target_gone`, or what attaching failed with.
+    pub fn page_that_is_there(&self, context: &Context) -> Result<Page, Failure> {
+        let Some(page) = lock(&self.page).clone() else {
+            return self.choose(context, PageChoice::First);
+        };
+        if self.pages(context)?.iter().any(|info| info.target == page.target) {
+            return Ok(self.present(&page));
+        }
+        Err(failure(context, CallError::TargetGone(page.target)))
+    }
+
+    /// All pages, as the browser lists them.
+    ///
+    /// # Errors
+    /// What the call failed with.
+    pub fn pages(&self, context: &Context) -> Result<Vec<PageInfo>, Failure> {
+        let deadline = context.until(PAGE_WITHIN);
+        uncounted(|| self.caller.pages(deadline)).map_err(|error| failure(context, error))
+    }
+
+    /// Remembers that `session` holds handles for this script.
+    pub fn holds_handles(&self, session: &SessionId) {
+        lock(&self.handles).insert(session.clone());
+    }
+
+    /// This script's place among the events.
+    pub fn cursor(&self) -> MutexGuard<'_, Cursor> {
+        lock(&self.cursor)
+    }
+
+    /// Remembers the size of a page.
+    pub fn set_size(&self, target: &TargetId, size: (i64, i64)) {
+        lock(&self.memo.sizes).insert(target.clone(), size);
+    }
+
+    /// The size of a page when it could last be asked.
+    pub fn last_size(&self, target: &TargetId) -> Option<(i64, i64)> {
+        lock(&self.memo.sizes).get(target).copied()
+    }
+}
+
+/// A reply's result as a script value.
+///
+/// # Errors
+/// The end of the script where the value does not fit in its memory.
+pub fn value(answer: &Answer) -> Result<Dynamic, Failure> {
+    Ok(parse(answer.result())?)
+}
+
+/// A reply's result, which CDP says is an object, as a map.
+///
+/// # Errors
+/// As [`value`].
+pub fn map(answer: &Answer) -> Result<Map, Failure> {
+    Ok(value(answer)?.try_cast::<Map>().unwrap_or_default())
+}
+
+/// What a failed call is to the script: its end where it must end, else an error it may catch.
+pub fn failure(context: &Context, error: CallError) -> Failure {
+    if let Some(reason) = context.cancel.reason() {
+        return End::from(reason).into();
+    }
+    if context.is_late() {
+        return late(&error).into();
+    }
+    thrown(&error).into()
+}
+
+/// The script's own deadline passed: whether something it sent is unanswered decides what is said.
+fn late(error: &CallError) -> End {
+    match error {
+        CallError::NoReply { method, .. } => End::Unanswered { method: method.clone() },
+        _ => CancelReason::Deadline.into(),
+    }
+}
+
+/// The error that a script may catch.
+pub fn thrown(error: &CallError) -> Thrown {
+    let thrown = Thrown::new(error.code(), error.to_string());
+    let thrown = match error.hint() {
+        Some(hint) => thrown.hint(hint),
+        None => thrown,
+    };
+    match error {
+        CallError::Refused { method, code, data, .. } => {
+            let thrown = thrown.with("method", method.clone()).with("cdp_code", *code);
+            match data {
+                Some(data) => thrown.with("data", data.clone()),
+                None => thrown,
+            }
+        }
+        CallError::SessionGone { method, .. }
+        | CallError::NoReply { method, .. }
+        | CallError::NotWritten { method, .. }
+        | CallError::Closed { method, .. }
+        | CallError::Detached { method }
+        | CallError::PageCrashed { method }
+        | CallError::DialogOpen { method, .. } => thrown.with("method", method.clone()),
+        CallError::TimedOut { .. }
+        | CallError::TargetGone(_)
+        | CallError::PageUnresponsive { .. }
+        | CallError::Cancelled => thrown,
+    }
+}
+
+/// A page as scripts hold it.
+pub fn page_map(page: &Page) -> Map {
+    let mut map = Map::new();
+    map.insert("target_id".into(), page.target.as_str().into());
+    map.insert("session_id".into(), page.session.as_str().into());
+    map
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,307 @@
+//! Errors of a script: what `catch (e)` sees, what cannot be caught, and what the caller is told.
+//!
+//! A [`Thrown`] becomes a map in the script; an [`End`] passes every `catch`. What reaches the top becomes
+//! one [`Fault`] with file, line, column, source line and call stack. The hints are in `hints`.
+
+use rhai::{Dynamic, EvalAltResult, Map, ParseError, Position};
+
+use super::engine::Source;
+use super::hints;
+use super::value::{Form, ParseFailure, Refusal, write};
+use crate::cancel::CancelReason;
+use crate::wire::{Fault, FaultCode};
+
+/// An error that a script may catch.
+#[derive(Debug, Clone)]
+pub struct Thrown {
+    code: FaultCode,
+    message: String,
+    hint: Option<String>,
+    facts: Map,
+}
+
+impl Thrown {
+    /// An error with a message and nothing else.
+    pub fn new(code: FaultCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            hint: None,
+            facts: Map::new(),
+        }
+    }
+
+    /// Adds what to type next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds one named fact.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Dynamic>) -> Self {
+        self.facts.insert(name.into(), value.into());
+        self
+    }
+
+    /// The map that a script catches. Facts that are there already stay: a page error has a line of its own.
+    pub fn into_map(self, position: Position) -> Map {
+        let mut map = self.facts;
+        map.insert("code".into(), self.code.name().into());
+        map.insert("message".into(), self.message.into());
+        if let Some(hint) = self.hint {
+            map.insert("hint".into(), hint.into());
+        }
+        if let (Some(line), column) = (position.line(), position.position()) {
+            map.entry("line".into()).or_insert_with(|| (line as i64).into());
+            map.entry("column".into()).or_insert_with(|| (column.unwrap_or(1) as i64).into());
+        }
+        map
+    }
+}
+
+/// The end of a script that it cannot stop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// Nobody wants it any more.
+    Cancelled(CancelReason),
+    /// The call's deadline passed while this command was written and unanswered.
+    Unanswered {
+        /// The command.
+        method: String,
+    },
+    /// It holds more memory than a script may.
+    Memory,
+    /// Nobody can read its output.
+    Output,
+}
+
+impl From<CancelReason> for End {
+    fn from(reason: CancelReason) -> Self {
+        Self::Cancelled(reason)
+    }
+}
+
+impl End {
+    fn fault(&self) -> Fault {
+        match self {
+            Self::Cancelled(CancelReason::Deadline) => {
+                Fault::new(FaultCode::Deadline, "the call's time is over (`--timeout`)")
+                    .hint("give it more with `--timeout SECONDS`")
+            }
+            Self::Cancelled(CancelReason::Interrupted) => {
+                Fault::new(FaultCode::Cancelled, "the script was interrupted")
+            }
+            Self::Cancelled(CancelReason::ClientGone) => {
+                Fault::new(FaultCode::Cancelled, "the script's caller is gone")
+            }
+            Self::Cancelled(CancelReason::Stopped) => {
+                Fault::new(FaultCode::Cancelled, "the script was ended by `stop`")
+            }
+            Self::Unanswered { method } => Fault::new(
+                FaultCode::OutcomeUnknown,
+                format!("the call's time is over, and {method} was sent and not answered"),
+            )
+            .hint("it may have run: look at the page before sending it again")
+            .with("method", method.as_str()),
+            Self::Memory => Fault::new(
+                FaultCode::Limit,
+                "the script holds more memory than a script may",
+            )
+            .hint("work on smaller pieces, and let go of what is done: `x = ();`"),
+            Self::Output => Fault::new(FaultCode::Output, "the script's output cannot be written"),
+        }
+    }
+}
+
+/// Why a function that a script called gave no value.
+#[derive(Debug, Clone)]
+pub enum Failure {
+    /// The script may catch it.
+    Thrown(Box<Thrown>),
+    /// It may not.
+    Ended(End),
+}
+
+impl From<Thrown> for Failure {
+    fn from(thrown: Thrown) -> Self {
+        Self::Thrown(Box::new(thrown))
+    }
+}
+
+impl From<End> for Failure {
+    fn from(end: End) -> Self {
+        Self::Ended(end)
+    }
+}
+
+impl From<ParseFailure> for Failure {
+    fn from(failure: ParseFailure) -> Self {
+        match failure {
+            ParseFailure::NoRoom => End::Memory.into(),
+            _ => Thrown::new(FaultCode::BadParams, failure.to_string()).into(),
+        }
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NoRoom => End::Memory.into(),
+            Refusal::TooDeep => Thrown::new(FaultCode::Limit, refusal.to_string()).into(),
+            Refusal::Unsayable { .. } => {
+                Thrown::new(FaultCode::BadParams, refusal.to_string()).into()
+            }
+        }
+    }
+}
+
+impl Failure {
+    /// As the engine takes it, thrown at `position`.
+    pub fn at(self, position: Position) -> Box<EvalAltResult> {
+        Box::new(match self {
+            Self::Thrown(thrown) => {
+                EvalAltResult::ErrorRuntime(thrown.into_map(position).into(), position)
+            }
+            Self::Ended(end) => EvalAltResult::ErrorTerminated(Dynamic::from(end), position),
+        })
+    }
+}
+
+/// What the caller is told of a source that does not parse.
+pub fn syntax(error: &ParseError, source: &Source) -> Fault {
+    let line = source.line(error.position());
+    let message = lowercase_first(&error.err_type().to_string());
+    let fault = place(Fault::new(FaultCode::Syntax, message), error.position(), source);
+    match hints::for_syntax(error.err_type(), line, source) {
+        Some(hint) => fault.hint(hint),
+        None => fault,
+    }
+}
+
+/// What the caller is told of a script that failed while it ran.
+pub fn uncaught(error: EvalAltResult, source: &Source) -> Fault {
+    let mut calls = Vec::new();
+    let mut error = error;
+    let mut within = None;
+    loop {
+        match error {
+            EvalAltResult::ErrorInFunctionCall(name, file, inner, position) => {
+                calls.push(format!("{name} called at {}", at(&source.origin, position)));
+                within = Some(file).filter(|file| !file.is_empty()).or(within);
+                error = *inner;
+            }
+            EvalAltResult::ErrorInModule(_, inner, _) => error = *inner,
+            _ => break,
+        }
+    }
+    calls.reverse();
+    let position = error.position();
+    let mut fault = innermost(error, source);
+    fault = place(fault, position, source);
+    if let Some(file) = within {
+        fault = fault.with("source", file);
+    }
+    if !calls.is_empty() {
+        fault = fault.with("calls", calls);
+    }
+    fault
+}
+
+fn innermost(error: EvalAltResult, source: &Source) -> Fault {
+    match error {
+        EvalAltResult::ErrorTerminated(token, _) => match token.try_cast::<End>() {
+            Some(end) => end.fault(),
+            None => Fault::new(FaultCode::Internal, "the script was ended for no known reason"),
+        },
+        EvalAltResult::ErrorRuntime(value, _) => thrown_value(value),
+        error => of_the_language(error, source),
+    }
+}
+
+/// A value that the script, or a function it called, threw.
+fn thrown_value(value: Dynamic) -> Fault {
+    let Some(mut map) = value.clone().try_cast::<Map>() else {
+        return Fault::new(FaultCode::ScriptError, shown(&value));
+    };
+    let code = map.remove("code").map(|code| code.to_string());
+    let known = FaultCode::ALL.iter().find(|known| Some(known.name()) == code.as_deref());
+    let message = map.remove("message").map_or_else(|| shown(&value), |text| shown(&text));
+    let mut fault = Fault::new(known.copied().unwrap_or(FaultCode::ScriptError), message);
+    fault.hint = map.remove("hint").map(|hint| shown(&hint));
+    let is_page_error = fault.code == FaultCode::JsError;
+    for (name, fact) in map {
+        let name = match name.as_str() {
+            // The script's own place comes from the engine; the page's keeps another name.
+            "line" | "column" if is_page_error => format!("page_{name}"),
+            "line" | "column" => continue,
+            other => other.to_owned(),
+        };
+        if let Some(json) = json(&fact) {
+            fault.context.insert(name, json);
+        }
+    }
+    fault
+}
+
+/// An error of the engine's own.
+fn of_the_language(mut error: EvalAltResult, source: &Source) -> Fault {
+    let position = error.take_position();
+    let code = match error {
+        EvalAltResult::ErrorStackOverflow(_)
+        | EvalAltResult::ErrorTooManyModules(_)
+        | EvalAltResult::ErrorTooManyVariables(_)
+        | EvalAltResult::ErrorTooManyOperations(_)
+        | EvalAltResult::ErrorDataTooLarge(..) => FaultCode::Limit,
+        EvalAltResult::ErrorParsing(..) => FaultCode::Syntax,
+        EvalAltResult::ErrorSystem(..) => FaultCode::Internal,
+        _ => FaultCode::ScriptError,
+    };
+    let message = hints::message(&error).unwrap_or_else(|| lowercase_first(&error.to_string()));
+    let fault = Fault::new(code, message);
+    match hints::for_error(&error, source.line(position), source) {
+        Some(hint) => fault.hint(hint),
+        None => fault,
+    }
+}
+
+/// Adds where in the source it is.
+fn place(mut fault: Fault, position: Position, source: &Source) -> Fault {
+    fault = fault.with("source", source.origin.as_str());
+    let Some(line) = position.line() else {
+        return fault;
+    };
+    fault = fault.with("line", line).with("column", position.position().unwrap_or(1));
+    match source.line(position) {
+        "" => fault,
+        text => fault.with("source_line", text),
+    }
+}
+
+fn at(origin: &str, position: Position) -> String {
+    match (position.line(), position.position()) {
+        (Some(line), column) => format!("{origin}:{line}:{}", column.unwrap_or(1)),
+        (None, _) => origin.to_owned(),
+    }
+}
+
+fn shown(value: &Dynamic) -> String {
+    super::value::show(value).unwrap_or_else(|refusal| refusal.to_string())
+}
+
+fn json(value: &Dynamic) -> Option<serde_json::Value> {
+    let text = write(value, Form::Json).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+fn lowercase_first(text: &str) -> String {
+    let mut characters = text.chars();
+    match characters.next() {
+        // `OK` and the like stay.
+        Some(first) if !characters.as_str().starts_with(char::is_uppercase) => {
+            first.to_lowercase().chain(characters).collect()
+        }
+        _ => text.to_owned(),
+    }
+}

@@ -1,0 +1,217 @@
+//! Running a script: a thread of its own, from its source to its value as text.
+//!
+//! Everything a script makes lives and dies on that thread; only text leaves it. The stack is reserved
+//! large and committed lazily, because values nest as deep as memory allows and Rust drops them
+//! recursively. A panic ends the script, never the process.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use rhai::{AST, Dynamic, Engine, Scope};
+
+use super::browser::{Browser, Memo};
+use super::context::Context;
+use super::engine::{self, Source};
+use super::error;
+use super::memory::{Meter, SCRIPT_LIMIT};
+use super::value::{Form, show, write};
+use crate::cancel::Cancel;
+use crate::cdp::Connection;
+use crate::wire::{Fault, FaultCode, Stream};
+
+/// Stacks to try, largest first. Memory is counted to half of it, so a small one lowers what a script may hold.
+const STACKS: [usize; 2] = [1 << 30, 256 << 20];
+
+/// Where a script's output goes.
+pub trait Output: Send + Sync {
+    /// Writes `text`, newline and all; blocks while the reader is slow.
+    ///
+    /// # Errors
+    /// [`Closed`]: nobody will read it; the script is ended.
+    fn write(&self, stream: Stream, text: &str) -> Result<(), Closed>;
+}
+
+/// Nobody reads the output any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closed;
+
+/// One script and what it is given.
+#[derive(Debug, Clone)]
+pub struct Script {
+    /// The source text, whole.
+    pub source: String,
+    /// What errors call it.
+    pub origin: String,
+    /// Its `args`.
+    pub args: Vec<String>,
+    /// Where its relative paths start.
+    pub cwd: PathBuf,
+    /// Files that it writes get `0666` minus this.
+    pub umask: u32,
+    /// When it must have ended.
+    pub deadline: Option<Instant>,
+}
+
+/// How a script ended.
+#[derive(Debug, Default)]
+pub struct Ended {
+    /// Its value as JSON text; `None` for `()`. It was also written as output.
+    pub value: Option<String>,
+    /// Why it failed; `None` when it did not.
+    pub fault: Option<Fault>,
+    /// What the caller should know whatever the outcome.
+    pub warnings: Vec<String>,
+}
+
+/// Checks a script without running it: its syntax, and that every variable is known.
+///
+/// # Errors
+/// `syntax` with the place, `usage` for a source that is too long.
+pub fn check(source: &str, origin: &str) -> Result<(), Fault> {
+    let source = Source::new(source, origin);
+    on_own_thread(move |_| {
+        engine::compile(&engine::limited(), &source, &engine::scope(&[])).map(drop)
+    })?
+}
+
+/// Runs the scripts of one session, any number at once.
+pub struct Host {
+    root: PathBuf,
+    memo: Arc<Memo>,
+}
+
+impl Host {
+    /// A host for the workspace at `root`.
+    pub fn new(root: PathBuf) -> Self {
+        engine::warm_up();
+        Self {
+            root,
+            memo: Arc::default(),
+        }
+    }
+
+    /// The workspace's folder.
+    pub fn root(&self) -> &std::path::Path {
+        &self.root
+    }
+
+    /// Runs a script to its end.
+    pub fn run(
+        &self,
+        script: Script,
+        connection: &Connection,
+        cancel: Cancel,
+        output: Arc<dyn Output>,
+    ) -> Ended {
+        let connection = connection.clone();
+        let memo = self.memo.clone();
+        // The caller belongs to the script's thread: it is made there.
+        let make = move |cancel: &Cancel| Some(Browser::new(connection.caller(cancel), memo));
+        run_with(script, make, cancel, output)
+    }
+
+    /// Runs a script that has no browser.
+    pub fn run_detached(script: Script, cancel: Cancel, output: Arc<dyn Output>) -> Ended {
+        run_with(script, |_| None, cancel, output)
+    }
+}
+
+fn run_with(
+    script: Script,
+    browser: impl FnOnce(&Cancel) -> Option<Browser> + Send,
+    cancel: Cancel,
+    output: Arc<dyn Output>,
+) -> Ended {
+    let run = move |stack: usize| {
+        let mut context = Context::new(cancel.clone(), output, browser(&cancel));
+        context.deadline = script.deadline;
+        context.cwd = script.cwd;
+        context.umask = script.umask;
+        let source = Source::new(&script.source, &script.origin);
+        let limit = SCRIPT_LIMIT.min(stack / 2);
+        run_here(&Arc::new(context), &source, &script.args, limit)
+    };
+    on_own_thread(run).unwrap_or_else(|fault| Ended {
+        fault: Some(fault),
+        ..Ended::default()
+    })
+}
+
+/// Runs a script on this thread.
+fn run_here(context: &Arc<Context>, source: &Source, args: &[String], limit: usize) -> Ended {
+    let outcome = {
+        let _meter = Meter::start(limit);
+        let engine = engine::build(context);
+        let mut scope = engine::scope(args);
+        engine::compile(&engine, source, &scope)
+            .and_then(|ast| evaluate(&engine, &mut scope, &ast, source, context))
+    };
+    let mut warnings = context.take_warnings();
+    warnings.extend(context.browser.iter().flat_map(Browser::finish));
+    match outcome {
+        Ok(value) => Ended { value, fault: None, warnings },
+        Err(fault) => Ended { value: None, fault: Some(fault), warnings },
+    }
+}
+
+/// Runs the compiled script and says its value.
+fn evaluate(
+    engine: &Engine,
+    scope: &mut Scope<'_>,
+    ast: &AST,
+    source: &Source,
+    context: &Context,
+) -> Result<Option<String>, Fault> {
+    let value = engine
+        .eval_ast_with_scope::<Dynamic>(scope, ast)
+        .map_err(|error| error::uncaught(*error, source))?;
+    if value.is_unit() {
+        return Ok(None);
+    }
+    say_value(&value, context)
+        .map(Some)
+        .map_err(|failure| error::uncaught(*failure.at(rhai::Position::NONE), source))
+}
+
+fn say_value(value: &Dynamic, context: &Context) -> Result<String, error::Failure> {
+    context.say(Stream::Stdout, show(value)?)?;
+    Ok(write(value, Form::Json)?)
+}
+
+/// Runs `work` on a thread with a script's stack, told its size, and waits for it.
+fn on_own_thread<T: Send>(work: impl FnOnce(usize) -> T + Send) -> Result<T, Fault> {
+    // A thread that cannot be started drops its closure, so the work waits outside of it.
+    let waiting = Mutex::new(Some(work));
+    let run = &|stack| {
+        let work = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        work.map(|work| catch_unwind(AssertUnwindSafe(|| work(stack))))
+    };
+    thread::scope(|threads| {
+        let started = STACKS.iter().find_map(|&stack| {
+            let builder = thread::Builder::new().name("script".to_owned()).stack_size(stack);
+            builder.spawn_scoped(threads, move || run(stack)).ok()
+        });
+        match started.map(thread::ScopedJoinHandle::join) {
+            Some(Ok(Some(Ok(value)))) => Ok(value),
+            Some(Ok(Some(Err(panic)))) => Err(panicked(&*panic)),
+            _ => Err(no_thread()),
+        }
+    })
+}
+
+fn no_thread() -> Fault {
+    let needed = STACKS[STACKS.len() - 1] >> 20;
+    Fault::new(FaultCode::Internal, format!("no thread can be started for the script ({needed} MiB of stack)"))
+        .hint("raise the limit on virtual memory (`ulimit -v`) or on threads (`ulimit -u`)")
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Fault {
+    let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
+    let message = format!("the script's thread panicked: {}", said.unwrap_or_default());
+    Fault::new(FaultCode::Internal, message)
+}

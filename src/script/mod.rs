@@ -1,0 +1,24 @@
+//! Scripts: what one may do, what it may use up, and how it is told what went wrong.
+//!
+//! A script is text in and text out: it runs on a thread of its own, with an engine of its own, beside the
+//! connection. It reaches nothing but what `api` gives it, and nothing that it does ends the process: that is
+//! what `engine` (limits), `memory` (counting) and `host` (thread, panic) are for.
+//!
+//! Nothing here knows of leases, clients or sockets. Read `host` for the life of a script, then `api` for
+//! what it can call, `context` for how a call finds its script, `value` for what crosses to the browser, and
+//! `error` with `hints` for what a failure says.
+
+mod api;
+mod browser;
+mod context;
+mod engine;
+mod error;
+mod hints;
+mod host;
+pub mod memory;
+mod value;
+
+pub use host::{Closed, Ended, Host, Output, Script, check};
+
+#[cfg(test)]
+mod tests;
