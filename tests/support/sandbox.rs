@@ -402,10 +402,11 @@ impl Running {
 
     fn end(mut self, patience: Duration) -> Option<Said> {
         let (status, stderr) = self.done.recv_timeout(patience).ok()?;
-        let heard = std::mem::take(&mut self.heard);
+        let mut stdout = std::mem::take(&mut self.heard);
+        stdout.extend(self.lines.try_iter());
         Some(Said {
             code: status.and_then(|status| status.code()),
-            stdout: heard + &self.lines.try_iter().collect::<String>(),
+            stdout,
             stderr,
         })
     }

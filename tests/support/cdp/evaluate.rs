@@ -54,7 +54,7 @@ fn sum(source: &str, page: &Page<'_>) -> Option<Value> {
     let (left, right) = source.rsplit_once('+')?;
     match (value(left, page)?, value(right, page)?) {
         (Value::Number(a), Value::Number(b)) => Some(json!(a.as_i64()? + b.as_i64()?)),
-        (Value::String(a), Value::String(b)) => Some(json!(a + &b)),
+        (Value::String(a), Value::String(b)) => Some(json!(a + b.as_str())),
         _ => None,
     }
 }
