@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
-use support::{Answer, CloseReply, FakeGateway, Gate, Handshake, Reaction, Seen};
+use support::{Answer, CloseReply, FakeGateway, Gate, Handshake, Reaction, Sandbox, Seen};
 use tungstenite::protocol::frame::{CloseFrame, coding::CloseCode};
 use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket};
@@ -282,4 +282,36 @@ fn a_hook_replaces_an_answer() {
     gateway.wait_until("the loss", |seen| {
         seen.iter().any(|seen| matches!(seen, Seen::Closed { .. }))
     });
+}
+
+#[test]
+fn the_sandbox_sees_processes_and_litter_that_belong_to_it() {
+    let sandbox = Sandbox::new();
+    let other = Sandbox::new();
+    std::fs::create_dir(sandbox.state()).unwrap();
+    for kept in ["a.lock", "daemon.log"] {
+        std::fs::write(sandbox.state().join(kept), "").unwrap();
+    }
+    assert_eq!((sandbox.processes(), sandbox.litter()), (vec![], vec![]));
+    let socket = sandbox.state().join("a.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let mut child = std::process::Command::new("sleep")
+        .arg("60")
+        .current_dir(sandbox.work())
+        .spawn()
+        .unwrap();
+
+    let seen = sandbox.processes();
+
+    assert_eq!(
+        seen.iter().map(|process| process.pid).collect::<Vec<_>>(),
+        [child.id() as i32]
+    );
+    assert_eq!(sandbox.litter(), std::slice::from_ref(&socket));
+    assert_eq!((other.processes(), other.litter()), (vec![], vec![]));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    drop(listener);
+    std::fs::remove_file(socket).unwrap();
+    sandbox.assert_nothing_left();
 }

@@ -242,7 +242,7 @@ impl Sandbox {
     /// Chromium processes of this sandbox.
     pub fn chromiums(&self) -> Vec<Process> {
         let chromium = |process: &Process| {
-            process.command.contains("--user-data-dir") || process.command.contains("crashpad")
+            process.command.contains("chrom") || process.command.contains("--type=")
         };
         self.processes().into_iter().filter(chromium).collect()
     }

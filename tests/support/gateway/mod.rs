@@ -262,7 +262,12 @@ impl Books {
             Route::InCountry => self.allocate(&request, true),
             Route::MakeSession => self.make_session(),
             Route::Release(id) => self.release(&request, &id),
-            Route::Other => plain(404, "{}"),
+            Route::Other => {
+                let what = format!("{} {}", request.method, request.path);
+                self.ledger
+                    .write(Seen::Wrong(format!("nobody may ask for {what}")));
+                plain(404, "{}")
+            }
         };
         // A client that went away meanwhile is part of what is tested.
         let _ = answer.deliver(stream);
