@@ -33,10 +33,7 @@ struct Sandbox {
 
 impl Sandbox {
     fn new() -> Self {
-        let root = tempfile::Builder::new()
-            .prefix("gk")
-            .tempdir_in("/tmp")
-            .unwrap();
+        let root = tempfile::Builder::new().prefix("gk").tempdir_in("/tmp").unwrap();
         let note = File::create(root.path().join("note")).unwrap();
         lock(&note).unwrap();
         let local = Local::new(Settings {
@@ -66,24 +63,11 @@ impl Sandbox {
 
     fn start(&self, prepared: Capability) -> Browser {
         let deadline = Instant::now() + Duration::from_secs(20);
-        let ask = Ask {
-            deadline,
-            last_word: deadline,
-            abandoned: Cancel::new(),
-            prepared: Some(prepared),
-        };
-        let Allocation::Granted(Grant {
-            endpoint,
-            capability,
-            ..
-        }) = self.local.allocate(&ask)
-        else {
+        let ask = Ask { deadline, last_word: deadline, abandoned: Cancel::new(), prepared: Some(prepared) };
+        let Allocation::Granted(Grant { endpoint, capability, .. }) = self.local.allocate(&ask) else {
             panic!("no browser")
         };
-        Browser {
-            endpoint: Some(endpoint),
-            capability,
-        }
+        Browser { endpoint: Some(endpoint), capability }
     }
 }
 
@@ -95,9 +79,7 @@ struct Browser {
 
 impl Browser {
     fn release(&self) -> &Release {
-        let Capability::Local(release) = &self.capability else {
-            panic!("not local")
-        };
+        let Capability::Local(release) = &self.capability else { panic!("not local") };
         release
     }
 }
@@ -105,9 +87,7 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         self.endpoint = None;
-        let _ = self
-            .capability
-            .release(false, Instant::now() + Duration::from_secs(10));
+        let _ = self.capability.release(false, Instant::now() + Duration::from_secs(10));
         self.capability.settle();
     }
 }
@@ -137,8 +117,7 @@ fn lock(note: &File) -> Result<(), Errno> {
 
 fn is_alive(leader: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{leader}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ")
-        .is_some_and(|(_, state)| !state.starts_with('Z'))
+    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
 }
 
 #[test]
@@ -188,17 +167,11 @@ fn the_word_released_ends_it_and_touches_nothing() {
 
     keeper.released();
 
-    assert!(
-        !Path::new(&format!("/proc/{pid}")).exists(),
-        "it was waited for"
-    );
+    assert!(!Path::new(&format!("/proc/{pid}")).exists(), "it was waited for");
     assert!(is_alive(browser.release().leader().unwrap()));
     assert!(browser.release().folder().exists());
     assert!(sandbox.note_path().exists());
-    assert!(
-        told.recv().is_err(),
-        "no death is told of one that was dismissed"
-    );
+    assert!(told.recv().is_err(), "no death is told of one that was dismissed");
 }
 
 #[test]
@@ -254,27 +227,16 @@ fn it_is_small_and_has_nothing_of_its_starter() {
 
     let process = format!("/proc/{}", keeper.pid());
     let status = fs::read_to_string(format!("{process}/status")).unwrap();
-    let resident = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .unwrap();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     let resident_kib: u64 = resident.trim().trim_end_matches(" kB").parse().unwrap();
-    let limit_kib = if cfg!(debug_assertions) {
-        8 << 10
-    } else {
-        6 << 10
-    };
+    let limit_kib = if cfg!(debug_assertions) { 8 << 10 } else { 6 << 10 };
     assert!(resident_kib <= limit_kib, "{resident_kib} KiB");
     println!("keeper: {resident_kib} KiB resident");
 
     // The superuser may look where others of the same user may not.
     if let Ok(open) = fs::read_dir(format!("{process}/fd")) {
-        let targets: Vec<_> = open
-            .map(|entry| fs::read_link(entry.unwrap().path()).unwrap())
-            .collect();
-        let sockets = targets
-            .iter()
-            .filter(|target| target.to_str().unwrap().starts_with("socket:"));
+        let targets: Vec<_> = open.map(|entry| fs::read_link(entry.unwrap().path()).unwrap()).collect();
+        let sockets = targets.iter().filter(|target| target.to_str().unwrap().starts_with("socket:"));
         assert_eq!(sockets.count(), 2, "the daemon's end, twice: {targets:?}");
         assert_eq!(targets.len(), 4, "and the note, and /dev/null: {targets:?}");
         assert_eq!(fs::read(format!("{process}/environ")).unwrap(), b"");
@@ -293,24 +255,18 @@ fn others_of_the_same_user_cannot_look_into_it() {
     fs::set_permissions(&program, mode(0o755)).unwrap();
     let (mut daemon, theirs) = UnixStream::pair().unwrap();
     let mut command = Command::new(&program);
-    command
-        .arg(ARGUMENT)
-        .stdin(OwnedFd::from(theirs))
-        .stdout(Stdio::null());
+    command.arg(ARGUMENT).stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
     // The superuser's own processes show no difference.
     if nix::unistd::geteuid().is_root() {
         command.uid(65534);
     }
     let mut keeper = command.spawn().unwrap();
-    let word =
-        serde_json::json!({"Hold": {"capability": sandbox.prepared(), "note": {"Unix": []}}});
+    let word = serde_json::json!({"Hold": {"capability": sandbox.prepared(), "note": {"Unix": []}}});
     write_frame(&mut daemon, &word).unwrap();
     daemon.read_exact(&mut [0]).unwrap();
 
     // The kernel gives the files of a process that refuses to be read to the superuser.
-    let owner = fs::metadata(format!("/proc/{}/environ", keeper.id()))
-        .unwrap()
-        .uid();
+    let owner = fs::metadata(format!("/proc/{}/environ", keeper.id())).unwrap().uid();
 
     write_frame(&mut daemon, &serde_json::json!("Released")).unwrap();
     assert!(keeper.wait().unwrap().success());

@@ -49,10 +49,7 @@ const WATCH_STACK: usize = 64 << 10;
 #[derive(Serialize, Deserialize)]
 enum Word {
     /// From now on this is owed, and noted in the file of that name.
-    Hold {
-        capability: Capability,
-        note: std::ffi::OsString,
-    },
+    Hold { capability: Capability, note: std::ffi::OsString },
     /// Nothing is owed any more.
     Released,
 }
@@ -92,12 +89,7 @@ impl Keeper {
             .stderr(Stdio::null())
             .spawn()?;
         let is_dismissed = Arc::default();
-        Ok(Self {
-            process,
-            words,
-            note: path.to_owned(),
-            is_dismissed,
-        })
+        Ok(Self { process, words, note: path.to_owned(), is_dismissed })
     }
 
     /// Its process number.
@@ -111,10 +103,7 @@ impl Keeper {
     /// When it does not acknowledge in time. It was killed then, so that it cannot pay for a browser in use: start another.
     pub fn hold(&mut self, capability: &Capability) -> io::Result<()> {
         let note = self.note.clone().into_os_string();
-        let word = Word::Hold {
-            capability: capability.clone(),
-            note,
-        };
+        let word = Word::Hold { capability: capability.clone(), note };
         self.say_and_wait(&word).inspect_err(|_| self.kill())
     }
 
@@ -125,15 +114,12 @@ impl Keeper {
     pub fn watch(&self, sink: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let words = self.words.try_clone()?;
         let is_dismissed = self.is_dismissed.clone();
-        thread::Builder::new()
-            .name("keeper-watch".to_owned())
-            .stack_size(WATCH_STACK)
-            .spawn(move || {
-                wait_for_hangup(&words);
-                if !is_dismissed.load(Ordering::Acquire) {
-                    sink();
-                }
-            })?;
+        thread::Builder::new().name("keeper-watch".to_owned()).stack_size(WATCH_STACK).spawn(move || {
+            wait_for_hangup(&words);
+            if !is_dismissed.load(Ordering::Acquire) {
+                sink();
+            }
+        })?;
         Ok(())
     }
 
@@ -141,8 +127,8 @@ impl Keeper {
     pub fn released(mut self) {
         self.is_dismissed.store(true, Ordering::Release);
         // A keeper that does not listen is dead or hangs; `kill` serves both.
-        let is_gone = write_frame(&mut self.words, &Word::Released).is_ok()
-            && matches!(self.words.read(&mut [0]), Ok(0));
+        let is_gone =
+            write_frame(&mut self.words, &Word::Released).is_ok() && matches!(self.words.read(&mut [0]), Ok(0));
         if is_gone {
             let _ = self.process.wait();
         } else {
@@ -160,11 +146,7 @@ impl Keeper {
         write_frame(&mut self.words, word)?;
         let mut answer = [0];
         self.words.read_exact(&mut answer)?;
-        if answer == [ACKNOWLEDGED] {
-            Ok(())
-        } else {
-            Err(io::ErrorKind::InvalidData.into())
-        }
+        if answer == [ACKNOWLEDGED] { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
     /// Both fail only where it is dead and waited for.
@@ -186,11 +168,7 @@ impl Drop for Keeper {
 
 /// On Linux the running file itself, even after an upgrade has replaced it.
 fn own_program() -> io::Result<PathBuf> {
-    if cfg!(target_os = "linux") {
-        Ok(PathBuf::from("/proc/self/exe"))
-    } else {
-        std::env::current_exe()
-    }
+    if cfg!(target_os = "linux") { Ok(PathBuf::from("/proc/self/exe")) } else { std::env::current_exe() }
 }
 
 fn wait_for_hangup(words: &UnixStream) {
@@ -245,10 +223,7 @@ fn listen(mut daemon: UnixStream) -> io::Result<Option<Debt>> {
     loop {
         match read_frame(&mut daemon) {
             Ok(Some(Word::Hold { capability, note })) => {
-                debt = Some(Debt {
-                    capability,
-                    note: PathBuf::from(note),
-                });
+                debt = Some(Debt { capability, note: PathBuf::from(note) });
                 // A daemon that is gone by now is seen by the next read.
                 let _ = daemon.write_all(&[ACKNOWLEDGED]);
             }
@@ -291,11 +266,7 @@ impl Debt {
 
     /// Removes the note, if that name is still the file we hold. A note that stays is read as unlocked: told, never lost.
     fn remove_note(&self) {
-        let ours = io::stdout()
-            .as_fd()
-            .try_clone_to_owned()
-            .map(fs::File::from)
-            .and_then(|note| note.metadata());
+        let ours = io::stdout().as_fd().try_clone_to_owned().map(fs::File::from).and_then(|note| note.metadata());
         let named = fs::symlink_metadata(&self.note);
         if let (Ok(ours), Ok(named)) = (ours, named)
             && (ours.dev(), ours.ino()) == (named.dev(), named.ino())

@@ -43,13 +43,8 @@ const SHARED_MEMORY: u64 = 512 << 20;
 pub(super) fn of_user(settings: &Settings) -> Result<Vec<String>, Fault> {
     let text = settings.args.as_deref().unwrap_or_default();
     words::split(text).ok_or_else(|| {
-        Fault::new(
-            FaultCode::Setting,
-            "GHOST_BROWSER_CHROMIUM_ARGS has an open quote or ends in a backslash",
-        )
-        .hint(
-            "words are split as a shell splits them: quote those with blanks, as in '--lang=de DE'",
-        )
+        Fault::new(FaultCode::Setting, "GHOST_BROWSER_CHROMIUM_ARGS has an open quote or ends in a backslash")
+            .hint("words are split as a shell splits them: quote those with blanks, as in '--lang=de DE'")
     })
 }
 
@@ -59,26 +54,16 @@ pub(super) fn lacks_sandbox(of_user: &[String]) -> bool {
 }
 
 /// All arguments; the user's come last, so that they win.
-pub(super) fn all(
-    folder: &Path,
-    profile: &Path,
-    is_headed: bool,
-    of_user: Vec<String>,
-) -> Vec<OsString> {
+pub(super) fn all(folder: &Path, profile: &Path, is_headed: bool, of_user: Vec<String>) -> Vec<OsString> {
     let mut data = OsString::from("--user-data-dir=");
     data.push(profile);
-    let own = [
-        "--remote-debugging-pipe".to_owned(),
-        Layout(folder).marker(),
-    ];
+    let own = ["--remote-debugging-pipe".to_owned(), Layout(folder).marker()];
     let when = [
         (!is_headed, "--headless=new"),
         (lacks_sandbox(&of_user), "--no-sandbox"),
         (is_shared_memory_small(), "--disable-dev-shm-usage"),
     ];
-    let when = when
-        .into_iter()
-        .filter_map(|(holds, argument)| holds.then_some(argument));
+    let when = when.into_iter().filter_map(|(holds, argument)| holds.then_some(argument));
     std::iter::once(data)
         .chain(own.into_iter().map(OsString::from))
         .chain(QUIET.iter().copied().chain(when).map(OsString::from))

@@ -24,10 +24,7 @@ pub struct Local {
 impl Local {
     /// Nothing is looked for or started yet.
     pub fn new(settings: Settings) -> Self {
-        Self {
-            settings,
-            has_told_notice: AtomicBool::new(false),
-        }
+        Self { settings, has_told_notice: AtomicBool::new(false) }
     }
 
     fn start(&self, prepared: Option<Capability>) -> Result<Grant, Fault> {
@@ -38,19 +35,11 @@ impl Local {
         let program = find::find(&self.settings)?;
         let of_user = arguments::of_user(&self.settings)?;
         let lacks_sandbox = arguments::lacks_sandbox(&of_user);
-        let profile = self
-            .settings
-            .profile
-            .as_deref()
-            .map(Profile::lock)
-            .transpose()?;
+        let profile = self.settings.profile.as_deref().map(Profile::lock).transpose()?;
         let launched = self.launch_in(&folder, &program, profile.as_ref(), of_user)?;
         let release = Release::running(folder, &launched, profile);
         Ok(Grant {
-            endpoint: Endpoint::Pipe {
-                reader: launched.reader,
-                writer: launched.writer,
-            },
+            endpoint: Endpoint::Pipe { reader: launched.reader, writer: launched.writer },
             capability: Capability::Local(release),
             notice: self.notice(lacks_sandbox),
         })
@@ -76,12 +65,8 @@ impl Local {
     }
 
     fn name_folder(&self) -> Result<PathBuf, Fault> {
-        folder::name(&self.settings.state_folder).map_err(|error| {
-            Fault::new(
-                FaultCode::NoBrowser,
-                format!("/dev/urandom cannot be read: {error}"),
-            )
-        })
+        folder::name(&self.settings.state_folder)
+            .map_err(|error| Fault::new(FaultCode::NoBrowser, format!("/dev/urandom cannot be read: {error}")))
     }
 
     fn notice(&self, lacks_sandbox: bool) -> Option<String> {
@@ -91,14 +76,11 @@ impl Local {
 
     fn refuse_without_display(&self) -> Result<(), Fault> {
         let displays = ["DISPLAY", "WAYLAND_DISPLAY"];
-        let has_display = displays
-            .iter()
-            .any(|name| self.settings.variable(name).is_some());
+        let has_display = displays.iter().any(|name| self.settings.variable(name).is_some());
         if !self.settings.headed || has_display || cfg!(target_os = "macos") {
             return Ok(());
         }
-        let message =
-            "GHOST_BROWSER_HEADED needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set";
+        let message = "GHOST_BROWSER_HEADED needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set";
         Err(Fault::new(FaultCode::Setting, message).hint("unset it, or run under `xvfb-run`"))
     }
 }
@@ -118,10 +100,7 @@ impl Gateway for Local {
 
     fn allocate(&self, ask: &Ask) -> Allocation {
         if ask.abandoned.is_cancelled() {
-            return Allocation::Refused(Fault::new(
-                FaultCode::Cancelled,
-                "chromium is no longer wanted",
-            ));
+            return Allocation::Refused(Fault::new(FaultCode::Cancelled, "chromium is no longer wanted"));
         }
         match self.start(ask.prepared.clone()) {
             Ok(grant) => Allocation::Granted(grant),
@@ -131,11 +110,7 @@ impl Gateway for Local {
 }
 
 fn not_started(program: &Path, folder: &Path, error: &io::Error) -> Fault {
-    let message = format!(
-        "{} could not be started in {}: {error}",
-        program.display(),
-        folder.display()
-    );
+    let message = format!("{} could not be started in {}: {error}", program.display(), folder.display());
     Fault::new(FaultCode::NoBrowser, message)
 }
 

@@ -45,13 +45,8 @@ impl Death {
                  where none does, remove `SingletonLock` from it",
             );
         }
-        if says("No usable sandbox")
-            || says("Failed to move to new namespace")
-            || says("without --no-sandbox")
-        {
-            return Some(
-                "this machine gives Chromium no sandbox: GHOST_BROWSER_CHROMIUM_ARGS=--no-sandbox",
-            );
+        if says("No usable sandbox") || says("Failed to move to new namespace") || says("without --no-sandbox") {
+            return Some("this machine gives Chromium no sandbox: GHOST_BROWSER_CHROMIUM_ARGS=--no-sandbox");
         }
         if says("Missing X server") || says("platform failed to initialize") {
             return Some("there is no display: unset GHOST_BROWSER_HEADED");
@@ -63,18 +58,14 @@ impl Death {
 impl fmt::Display for Death {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.end {
-            End::Exited(PROFILE_IN_USE) => {
-                f.write_str("chromium ended with exit code 21: its profile is in use")?
-            }
+            End::Exited(PROFILE_IN_USE) => f.write_str("chromium ended with exit code 21: its profile is in use")?,
             End::Exited(code) => write!(f, "chromium ended with exit code {code}")?,
             End::Killed(number) => match Signal::try_from(number) {
                 Ok(signal) => write!(f, "chromium was ended by {signal}")?,
                 Err(_) => write!(f, "chromium was ended by signal {number}")?,
             },
         }
-        self.last_lines
-            .iter()
-            .try_for_each(|line| write!(f, "\n  {line}"))
+        self.last_lines.iter().try_for_each(|line| write!(f, "\n  {line}"))
     }
 }
 
@@ -98,31 +89,16 @@ mod tests {
     use super::*;
 
     fn death(end: End, line: &str) -> Death {
-        Death {
-            end,
-            last_lines: vec![line.to_owned()],
-        }
+        Death { end, last_lines: vec![line.to_owned()] }
     }
 
     #[test]
     fn each_known_end_says_what_to_type() {
         for (end, line, hint) in [
             (End::Exited(21), "", "GHOST_BROWSER_PROFILE"),
-            (
-                End::Killed(5),
-                "[1:1:FATAL:zygote] No usable sandbox! If",
-                "ARGS=--no-sandbox",
-            ),
-            (
-                End::Exited(1),
-                "Missing X server or $DISPLAY",
-                "GHOST_BROWSER_HEADED",
-            ),
-            (
-                End::Exited(127),
-                "error while loading shared libraries: libx.so",
-                "library",
-            ),
+            (End::Killed(5), "[1:1:FATAL:zygote] No usable sandbox! If", "ARGS=--no-sandbox"),
+            (End::Exited(1), "Missing X server or $DISPLAY", "GHOST_BROWSER_HEADED"),
+            (End::Exited(127), "error while loading shared libraries: libx.so", "library"),
         ] {
             assert!(death(end, line).hint().unwrap().contains(hint), "{line}");
         }

@@ -63,10 +63,7 @@ fn find_named(named: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Fault> {
         on_path(named, path)
     };
     found.ok_or_else(|| {
-        let message = format!(
-            "GHOST_BROWSER_CHROMIUM={} is not a program that can be run",
-            named.display()
-        );
+        let message = format!("GHOST_BROWSER_CHROMIUM={} is not a program that can be run", named.display());
         Fault::new(FaultCode::Setting, message).hint("give the path of a Chromium, or unset it")
     })
 }
@@ -80,15 +77,12 @@ fn on_path(name: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
 }
 
 fn is_program(path: &Path) -> bool {
-    path.metadata()
-        .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
 /// Whether it is Ubuntu's script that asks for a snap, or the snap: most containers cannot run it, and its confinement hides our folder.
 fn is_snap(candidate: &Path) -> bool {
-    let real = candidate
-        .canonicalize()
-        .unwrap_or_else(|_| candidate.to_owned());
+    let real = candidate.canonicalize().unwrap_or_else(|_| candidate.to_owned());
     real.ends_with("usr/bin/snap") || real.starts_with("/snap") || is_stub(&real).unwrap_or(false)
 }
 
@@ -107,9 +101,7 @@ fn bundle(settings: &Settings) -> Option<PathBuf> {
     if !cfg!(target_os = "macos") {
         return None;
     }
-    let own = settings
-        .variable("HOME")
-        .map(|home| Path::new(home).join("Applications"));
+    let own = settings.variable("HOME").map(|home| Path::new(home).join("Applications"));
     [Some(PathBuf::from("/Applications")), own]
         .into_iter()
         .flatten()
@@ -169,11 +161,7 @@ mod tests {
 
         fn finds(&self) -> String {
             let found = find(&self.settings).unwrap();
-            found
-                .strip_prefix(self.root.path())
-                .unwrap()
-                .display()
-                .to_string()
+            found.strip_prefix(self.root.path()).unwrap().display().to_string()
         }
     }
 
@@ -205,18 +193,12 @@ mod tests {
         let fault = find(&search.settings).unwrap_err();
 
         assert_eq!(fault.code, FaultCode::Setting);
-        assert!(
-            fault
-                .message
-                .contains("GHOST_BROWSER_CHROMIUM=/nowhere/chromium"),
-            "{fault}"
-        );
+        assert!(fault.message.contains("GHOST_BROWSER_CHROMIUM=/nowhere/chromium"), "{fault}");
     }
 
     #[test]
     fn a_snap_stub_is_passed_over() {
-        let search =
-            Search::in_folders(&[&[("chromium-browser", STUB), ("google-chrome", PROGRAM)]]);
+        let search = Search::in_folders(&[&[("chromium-browser", STUB), ("google-chrome", PROGRAM)]]);
 
         assert_eq!(search.finds(), "0/google-chrome");
     }
@@ -228,10 +210,7 @@ mod tests {
         let fault = find(&search.settings).unwrap_err();
 
         assert_eq!(fault.code, FaultCode::NoBrowser);
-        assert!(
-            fault.message.contains("0/chromium-browser is a snap"),
-            "{fault}"
-        );
+        assert!(fault.message.contains("0/chromium-browser is a snap"), "{fault}");
     }
 
     #[test]

@@ -70,18 +70,10 @@ pub(super) fn create(folder: &Path, users_home: Option<&OsStr>) -> io::Result<()
     let layout = Layout(folder);
     let mut private = DirBuilder::new();
     private.mode(0o700).create(folder)?;
-    let parts = [
-        layout.profile(),
-        layout.temporary(),
-        layout.config(),
-        layout.cache(),
-        layout.home(),
-    ];
+    let parts = [layout.profile(), layout.temporary(), layout.config(), layout.cache(), layout.home()];
     parts.iter().try_for_each(|part| private.create(part))?;
     if let Some(users_home) = users_home {
-        private
-            .recursive(true)
-            .create(layout.home().join(".local/share"))?;
+        private.recursive(true).create(layout.home().join(".local/share"))?;
         link_what_is_the_users(Path::new(users_home), &layout.home())?;
     }
     Ok(())
@@ -125,19 +117,10 @@ mod tests {
     fn it_is_beside_the_state_unless_that_is_memory_or_too_long_for_a_socket() {
         let long = format!("/var/{}", "x".repeat(60));
 
-        for (state, beside) in [
-            ("/tmp/s", true),
-            ("/run/user/1000/g", false),
-            (&long, false),
-        ] {
+        for (state, beside) in [("/tmp/s", true), ("/run/user/1000/g", false), (&long, false)] {
             let folder = name(Path::new(state)).unwrap();
 
-            assert_eq!(
-                folder.starts_with(state),
-                beside,
-                "{state}: {}",
-                folder.display()
-            );
+            assert_eq!(folder.starts_with(state), beside, "{state}: {}", folder.display());
             assert!(folder.as_os_str().len() <= LONGEST);
         }
     }
@@ -149,14 +132,8 @@ mod tests {
 
         create(&folder, None).unwrap();
 
-        assert_eq!(
-            folder.metadata().unwrap().permissions().mode() & 0o777,
-            0o700
-        );
-        assert!(
-            create(&folder, None).is_err(),
-            "an existing folder is not ours"
-        );
+        assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        assert!(create(&folder, None).is_err(), "an existing folder is not ours");
     }
 
     #[test]

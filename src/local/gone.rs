@@ -37,24 +37,16 @@ impl Group {
 
     /// The group whose leader was started with `marker` among its arguments.
     pub(super) fn with_argument(marker: &str) -> io::Result<Option<Self>> {
-        let leaders = processes::all()?
-            .into_iter()
-            .filter(|process| process.pid == process.group);
+        let leaders = processes::all()?.into_iter().filter(|process| process.pid == process.group);
         let ours = leaders.into_iter().find(|leader| {
             let arguments = processes::arguments(leader.pid);
-            arguments
-                .split(|&byte| byte == 0)
-                .any(|argument| argument == marker.as_bytes())
+            arguments.split(|&byte| byte == 0).any(|argument| argument == marker.as_bytes())
         });
         Ok(ours.as_ref().map(Self::of))
     }
 
     fn of(leader: &Process) -> Self {
-        Self {
-            leader: leader.pid,
-            session: leader.session,
-            started: leader.started,
-        }
+        Self { leader: leader.pid, session: leader.session, started: leader.started }
     }
 
     fn has(&self, process: &Process) -> bool {
@@ -78,12 +70,8 @@ impl Remains<'_> {
     /// # Errors
     /// When the system does not list its processes.
     pub(super) fn alive(&self) -> io::Result<Vec<Process>> {
-        let all = processes::all()?
-            .into_iter()
-            .filter(|process| !process.is_zombie);
-        Ok(all
-            .filter(|process| self.is_member(process) || self.is_crash_handler(process))
-            .collect())
+        let all = processes::all()?.into_iter().filter(|process| !process.is_zombie);
+        Ok(all.filter(|process| self.is_member(process) || self.is_crash_handler(process)).collect())
     }
 
     /// Waits until none is alive; false if some is at `deadline`.
@@ -110,9 +98,7 @@ impl Remains<'_> {
     /// See [`Remains::alive`].
     pub(super) fn signal(&self, signal: Signal) -> io::Result<()> {
         let alive = self.alive()?;
-        let (members, handlers): (Vec<_>, Vec<_>) = alive
-            .into_iter()
-            .partition(|process| self.is_member(process));
+        let (members, handlers): (Vec<_>, Vec<_>) = alive.into_iter().partition(|process| self.is_member(process));
         // A refusal or a process that ended meanwhile: what is alive afterwards tells.
         if let (Some(group), false) = (self.group, members.is_empty()) {
             let _ = killpg(Pid::from_raw(group.leader), signal);

@@ -43,17 +43,10 @@ pub(super) fn launch(
     let (theirs, writer) = io::pipe()?;
     let (reader, to_us) = io::pipe()?;
     let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .current_dir(folder)
-        .stderr(to_errors);
+    command.args(arguments).current_dir(folder).stderr(to_errors);
     isolate(&mut command, folder, settings);
     // The originals stay open until the start: so neither 3 nor 4 is free for a descriptor that `spawn` makes itself.
-    hand_over(
-        &mut command,
-        above_the_pipes(&theirs)?,
-        above_the_pipes(&to_us)?,
-    );
+    hand_over(&mut command, above_the_pipes(&theirs)?, above_the_pipes(&to_us)?);
     let launching = folder::lock_for_launch(folder)?;
     // Not waited for here: a dead leader keeps the group's number from being used again.
     let mut leader = command.spawn()?;
@@ -63,12 +56,7 @@ pub(super) fn launch(
         let _ = leader.kill();
         let _ = leader.wait();
     })?;
-    Ok(Launched {
-        reader: reader.into(),
-        writer: OwnedFd::from(writer),
-        group,
-        tail,
-    })
+    Ok(Launched { reader: reader.into(), writer: OwnedFd::from(writer), group, tail })
 }
 
 /// A group of its own, and an environment that names its own folders and holds no secret.
@@ -127,12 +115,7 @@ fn close_on_exec_above(last: RawFd) {
     #[cfg(target_os = "linux")]
     // SAFETY: it marks descriptors and closes none; kernels before 5.11 refuse, which changes nothing.
     unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            last + 1,
-            libc::c_uint::MAX,
-            libc::CLOSE_RANGE_CLOEXEC,
-        );
+        libc::syscall(libc::SYS_close_range, last + 1, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
     }
     #[cfg(not(target_os = "linux"))]
     let _ = last;

@@ -63,9 +63,7 @@ fn drain(mut source: PipeReader, mut file: BoundedFile, tail: &Tail) {
 impl Tail {
     /// The last lines, once every writer is gone; after `longest` whatever there is.
     pub(super) fn lines(&self, longest: Duration) -> Vec<String> {
-        let waited = self
-            .ended
-            .wait_timeout_while(self.state(), longest, |state| !state.has_ended);
+        let waited = self.ended.wait_timeout_while(self.state(), longest, |state| !state.has_ended);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let unfinished = readable(&state.unfinished);
         state.lines.iter().cloned().chain(unfinished).collect()
@@ -74,9 +72,7 @@ impl Tail {
     fn append(&self, bytes: &[u8]) {
         let mut state = self.state();
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
-            let room = LINE_LIMIT
-                .saturating_sub(state.unfinished.len())
-                .min(part.len());
+            let room = LINE_LIMIT.saturating_sub(state.unfinished.len()).min(part.len());
             state.unfinished.extend_from_slice(&part[..room]);
             if part.ends_with(b"\n") {
                 state.end_line();
@@ -151,12 +147,7 @@ mod tests {
         for number in 0..20_000 {
             writeln!(writer, "line {number} {}", "x".repeat(20)).unwrap();
         }
-        write!(
-            writer,
-            "[1:1:ERROR:dbus/bus.cc] no bus\n{}\nlast",
-            "y".repeat(5000)
-        )
-        .unwrap();
+        write!(writer, "[1:1:ERROR:dbus/bus.cc] no bus\n{}\nlast", "y".repeat(5000)).unwrap();
         drop(writer);
         let lines = tail.lines(Duration::from_secs(10));
 

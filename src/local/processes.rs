@@ -24,8 +24,7 @@ mod system {
     use super::{Process, io};
 
     pub(in crate::local) fn all() -> io::Result<Vec<Process>> {
-        let numbers = fs::read_dir("/proc")?
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let numbers = fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         // One that ended meanwhile is left out.
         Ok(numbers.filter_map(|pid| one(pid).ok()).collect())
     }
@@ -64,10 +63,7 @@ mod system {
 
             let process = parse(7, stat).unwrap();
 
-            assert_eq!(
-                (process.group, process.session, process.started),
-                (5, 6, 4242)
-            );
+            assert_eq!((process.group, process.session, process.started), (5, 6, 4242));
             assert_eq!(process.name, "a) Z (b");
             assert!(!process.is_zombie);
         }
@@ -106,10 +102,7 @@ mod system {
     /// The arguments, each ended by a NUL where a blank stood.
     pub(in crate::local) fn arguments(pid: i32) -> Vec<u8> {
         let line = ps(&["-ww", "-o", "command=", "-p", &pid.to_string()]);
-        line.unwrap_or_default()
-            .trim()
-            .replace(' ', "\0")
-            .into_bytes()
+        line.unwrap_or_default().trim().replace(' ', "\0").into_bytes()
     }
 
     fn ps(arguments: &[&str]) -> io::Result<String> {

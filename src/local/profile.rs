@@ -25,17 +25,10 @@ impl Profile {
     pub(super) fn lock(folder: &OsStr) -> Result<Self, Fault> {
         let folder = PathBuf::from(folder);
         let unusable = |error: std::io::Error| {
-            let message = format!(
-                "GHOST_BROWSER_PROFILE={} cannot be used: {error}",
-                folder.display()
-            );
+            let message = format!("GHOST_BROWSER_PROFILE={} cannot be used: {error}", folder.display());
             Fault::new(FaultCode::Setting, message)
         };
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&folder)
-            .map_err(unusable)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(unusable)?;
         let opened = File::open(&folder).map_err(unusable)?;
         match Flock::lock(opened, FlockArg::LockExclusiveNonblock) {
             Ok(_lock) => Ok(Self { folder, _lock }),

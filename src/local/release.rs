@@ -47,24 +47,13 @@ struct Held {
 impl Release {
     /// Of a browser that will live in `folder`.
     pub(super) fn prepared(folder: PathBuf) -> Self {
-        Self {
-            folder,
-            group: None,
-            held: None,
-        }
+        Self { folder, group: None, held: None }
     }
 
     /// Of the browser that was started there.
     pub(super) fn running(folder: PathBuf, launched: &Launched, profile: Option<Profile>) -> Self {
-        let held = Held {
-            tail: launched.tail.clone(),
-            _profile: profile,
-        };
-        Self {
-            folder,
-            group: Some(launched.group.clone()),
-            held: Some(Arc::new(held)),
-        }
+        let held = Held { tail: launched.tail.clone(), _profile: profile };
+        Self { folder, group: Some(launched.group.clone()), held: Some(Arc::new(held)) }
     }
 
     /// The folder that is wiped.
@@ -93,10 +82,7 @@ impl Release {
     pub fn release_after(&self, grace: Duration, deadline: Instant) -> Result<(), ReleaseError> {
         let failed = |error: io::Error| self.failed(&error.to_string());
         let group = self.find_group().map_err(failed)?;
-        let remains = Remains {
-            group: group.as_ref(),
-            folder: &self.folder,
-        };
+        let remains = Remains { group: group.as_ref(), folder: &self.folder };
         if !end(&remains, grace, deadline).map_err(failed)? {
             return Err(self.failed(&still_alive(&remains)));
         }
@@ -126,10 +112,7 @@ impl Release {
     }
 
     fn failed(&self, why: &str) -> ReleaseError {
-        let message = format!(
-            "local chromium in {} is not released: {why}",
-            self.folder.display()
-        );
+        let message = format!("local chromium in {} is not released: {why}", self.folder.display());
         ReleaseError::Failed(Fault::new(FaultCode::ReleaseUnconfirmed, message))
     }
 }
@@ -150,9 +133,6 @@ fn end(remains: &Remains<'_>, grace: Duration, deadline: Instant) -> io::Result<
 
 fn still_alive(remains: &Remains<'_>) -> String {
     let alive = remains.alive().unwrap_or_default();
-    let numbers: Vec<String> = alive
-        .iter()
-        .map(|process| process.pid.to_string())
-        .collect();
+    let numbers: Vec<String> = alive.iter().map(|process| process.pid.to_string()).collect();
     format!("still running as process {}", numbers.join(", "))
 }

@@ -61,27 +61,19 @@ pub struct Settings {
 impl Settings {
     /// Keeps of a caller's environment what a Chromium needs, and `HOME` to find the user's certificates and fonts
     /// (Chromium is given another one). No token and no `GHOST_*` variable is among it.
-    pub fn keep_environment(
-        variables: impl Iterator<Item = (OsString, OsString)>,
-    ) -> Vec<(OsString, OsString)> {
-        variables
-            .filter(|(name, value)| name == "HOME" || is_kept(name, value) || is_headed(name))
-            .collect()
+    pub fn keep_environment(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
+        variables.filter(|(name, value)| name == "HOME" || is_kept(name, value) || is_headed(name)).collect()
     }
 
     /// A variable of the caller, if it is set and kept.
     pub(super) fn variable(&self, name: &str) -> Option<&OsStr> {
         let found = self.environment.iter().find(|(kept, _)| kept == name);
-        found
-            .map(|(_, value)| value.as_os_str())
-            .filter(|value| !value.is_empty())
+        found.map(|(_, value)| value.as_os_str()).filter(|value| !value.is_empty())
     }
 
     /// What Chromium itself gets of it.
     pub(super) fn passed_on(&self) -> impl Iterator<Item = &(OsString, OsString)> {
-        self.environment
-            .iter()
-            .filter(|(name, value)| is_kept(name, value) || (self.headed && is_headed(name)))
+        self.environment.iter().filter(|(name, value)| is_kept(name, value) || (self.headed && is_headed(name)))
     }
 }
 
@@ -90,14 +82,11 @@ fn is_kept(name: &OsStr, value: &OsStr) -> bool {
         return false;
     };
     let is_proxy = KEPT_PROXIES.contains(&name.to_ascii_lowercase().as_str());
-    KEPT.contains(&name)
-        || name.starts_with("LC_")
-        || (is_proxy && !value.as_encoded_bytes().contains(&b'@'))
+    KEPT.contains(&name) || name.starts_with("LC_") || (is_proxy && !value.as_encoded_bytes().contains(&b'@'))
 }
 
 fn is_headed(name: &OsStr) -> bool {
-    name.to_str()
-        .is_some_and(|name| KEPT_HEADED.contains(&name))
+    name.to_str().is_some_and(|name| KEPT_HEADED.contains(&name))
 }
 
 #[cfg(test)]
@@ -105,13 +94,9 @@ mod tests {
     use super::*;
 
     fn kept(pairs: &[(&str, &str)]) -> Vec<String> {
-        let pairs = pairs
-            .iter()
-            .map(|(name, value)| (name.into(), value.into()));
+        let pairs = pairs.iter().map(|(name, value)| (name.into(), value.into()));
         let kept = Settings::keep_environment(pairs);
-        kept.into_iter()
-            .map(|(name, _)| name.into_string().unwrap())
-            .collect()
+        kept.into_iter().map(|(name, _)| name.into_string().unwrap()).collect()
     }
 
     #[test]

@@ -61,10 +61,7 @@ mod tests {
         for (text, words) in [
             ("", &[][..]),
             ("  --a\t--b=1 \n", &["--a", "--b=1"]),
-            (
-                r#"--lang='de DE' "two  words" a\ b"#,
-                &["--lang=de DE", "two  words", "a b"],
-            ),
+            (r#"--lang='de DE' "two  words" a\ b"#, &["--lang=de DE", "two  words", "a b"]),
             (r#""a\"b\n" 'c\d' ''"#, &["a\"b\\n", "c\\d", ""]),
         ] {
             assert_eq!(split(text).unwrap(), words, "{text}");

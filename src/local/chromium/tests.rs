@@ -20,10 +20,7 @@ struct Sandbox {
 
 impl Sandbox {
     fn new() -> Self {
-        let root = tempfile::Builder::new()
-            .prefix("gb")
-            .tempdir_in("/tmp")
-            .unwrap();
+        let root = tempfile::Builder::new().prefix("gb").tempdir_in("/tmp").unwrap();
         let settings = Settings {
             chromium: None,
             args: None,
@@ -65,23 +62,14 @@ impl Sandbox {
 
     /// The browser folders that are there.
     fn folders(&self) -> Vec<OsString> {
-        let names = fs::read_dir(self.root.path())
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name());
-        names
-            .filter(|name| name.to_str().unwrap().starts_with("chromium-"))
-            .collect()
+        let names = fs::read_dir(self.root.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_str().unwrap().starts_with("chromium-")).collect()
     }
 }
 
 fn ask(prepared: Option<Capability>) -> Ask {
     let deadline = soon();
-    Ask {
-        deadline,
-        last_word: deadline,
-        abandoned: Cancel::new(),
-        prepared,
-    }
+    Ask { deadline, last_word: deadline, abandoned: Cancel::new(), prepared }
 }
 
 fn soon() -> Instant {
@@ -98,27 +86,16 @@ struct Browser {
 
 impl Browser {
     fn of(grant: Grant) -> Self {
-        let (Endpoint::Pipe { reader, writer }, Capability::Local(release)) =
-            (grant.endpoint, grant.capability)
-        else {
+        let (Endpoint::Pipe { reader, writer }, Capability::Local(release)) = (grant.endpoint, grant.capability) else {
             panic!("not a local browser")
         };
         let writer = Some(fs::File::from(writer));
-        Self {
-            reader: BufReader::new(reader.into()),
-            writer,
-            release,
-            notice: grant.notice,
-        }
+        Self { reader: BufReader::new(reader.into()), writer, release, notice: grant.notice }
     }
 
     fn answers(&mut self, method: &str) -> String {
         let command = format!("{{\"id\":1,\"method\":\"{method}\"}}\0");
-        self.writer
-            .as_mut()
-            .unwrap()
-            .write_all(command.as_bytes())
-            .unwrap();
+        self.writer.as_mut().unwrap().write_all(command.as_bytes()).unwrap();
         let mut answer = Vec::new();
         self.reader.read_until(0, &mut answer).unwrap();
         String::from_utf8(answer).unwrap()
@@ -133,10 +110,7 @@ impl Browser {
         let mut rest = Vec::new();
         std::io::Read::read_to_end(&mut self.reader, &mut rest).unwrap();
         let group = Group::led_by(self.release.leader().unwrap()).unwrap();
-        let remains = Remains {
-            group: Some(&group),
-            folder: self.release.folder(),
-        };
+        let remains = Remains { group: Some(&group), folder: self.release.folder() };
         assert!(remains.are_gone_by(soon()).unwrap());
         self.release.post_mortem().unwrap()
     }
@@ -168,23 +142,15 @@ fn a_released_browser_leaves_no_process_and_no_file() {
     let sandbox = Sandbox::new();
     let mut browser = sandbox.start();
     assert!(browser.answers("Browser.getVersion").contains("Chrome/"));
-    let handlers = alive_of(&browser.release)
-        .into_iter()
-        .filter(|process| process.name.contains("crashpad"));
-    assert!(
-        handlers.count() > 0,
-        "crash handlers are part of the promise"
-    );
+    let handlers = alive_of(&browser.release).into_iter().filter(|process| process.name.contains("crashpad"));
+    assert!(handlers.count() > 0, "crash handlers are part of the promise");
 
     browser.hang_up();
     browser.release.release(soon()).unwrap();
 
     let leader = browser.release.leader().unwrap();
     assert_eq!(alive_of(&browser.release), []);
-    assert!(
-        processes::one(leader).unwrap().is_zombie,
-        "its number is free too early"
-    );
+    assert!(processes::one(leader).unwrap().is_zombie, "its number is free too early");
     browser.release.reap();
     assert!(processes::one(leader).is_err());
     assert!(sandbox.folders().is_empty());
@@ -195,10 +161,7 @@ fn a_browser_that_nobody_asked_to_close_is_ended_in_time() {
     let sandbox = Sandbox::new();
     let browser = sandbox.start();
 
-    browser
-        .release
-        .release_after(Duration::ZERO, soon())
-        .unwrap();
+    browser.release.release_after(Duration::ZERO, soon()).unwrap();
 
     assert_eq!(alive_of(&browser.release), []);
 }
@@ -218,15 +181,11 @@ fn a_browser_is_found_by_its_folder_when_its_number_was_never_told() {
 
 #[test]
 fn what_ignores_every_word_is_killed() {
-    let sandbox = Sandbox::with_script(
-        "trap '' TERM; (trap '' TERM; while :; do sleep 100; done) & while :; do sleep 100; done",
-    );
+    let sandbox =
+        Sandbox::with_script("trap '' TERM; (trap '' TERM; while :; do sleep 100; done) & while :; do sleep 100; done");
     let browser = sandbox.start();
 
-    browser
-        .release
-        .release_after(Duration::ZERO, soon())
-        .unwrap();
+    browser.release.release_after(Duration::ZERO, soon()).unwrap();
 
     assert_eq!(alive_of(&browser.release), []);
 }
@@ -254,24 +213,17 @@ fn chromium_gets_its_two_pipes_and_no_other_descriptor() {
     std::io::Read::read_to_string(&mut browser.reader, &mut listing).unwrap();
 
     drop(leaked);
-    let mut numbers: Vec<&str> = listing
-        .lines()
-        .skip(1)
-        .filter_map(|line| line.split(" -> ").next()?.rsplit(' ').next())
-        .collect();
+    let mut numbers: Vec<&str> =
+        listing.lines().skip(1).filter_map(|line| line.split(" -> ").next()?.rsplit(' ').next()).collect();
     // The shell keeps its script open, at 10 or above.
-    numbers
-        .retain(|number| number.len() == 1 && number.bytes().all(|digit| digit.is_ascii_digit()));
+    numbers.retain(|number| number.len() == 1 && number.bytes().all(|digit| digit.is_ascii_digit()));
     assert_eq!(numbers, ["0", "1", "2", "3", "4"], "{listing}");
 }
 
 #[test]
 fn chromium_sees_no_variable_but_those_it_needs_and_folders_of_its_own() {
     let mut sandbox = Sandbox::with_script("env >&4; exec 4>&-; exec sleep 100");
-    sandbox
-        .settings
-        .environment
-        .push(("DISPLAY".into(), ":7".into()));
+    sandbox.settings.environment.push(("DISPLAY".into(), ":7".into()));
     let mut browser = sandbox.start();
 
     let mut listing = String::new();
@@ -279,15 +231,9 @@ fn chromium_sees_no_variable_but_those_it_needs_and_folders_of_its_own() {
 
     let folder = browser.release.folder().to_str().unwrap();
     for own in ["HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
-        assert!(
-            listing.contains(&format!("{own}={folder}/")),
-            "{own}: {listing}"
-        );
+        assert!(listing.contains(&format!("{own}={folder}/")), "{own}: {listing}");
     }
-    assert!(
-        !listing.contains("CARGO") && !listing.contains("DISPLAY"),
-        "{listing}"
-    );
+    assert!(!listing.contains("CARGO") && !listing.contains("DISPLAY"), "{listing}");
 }
 
 #[test]
@@ -297,10 +243,7 @@ fn a_profile_that_another_chromium_locked_is_told() {
 
     let death = browser.died();
 
-    assert_eq!(
-        death.to_string(),
-        "chromium ended with exit code 21: its profile is in use\n  last words"
-    );
+    assert_eq!(death.to_string(), "chromium ended with exit code 21: its profile is in use\n  last words");
     assert!(death.hint().unwrap().contains("GHOST_BROWSER_PROFILE"));
 }
 
