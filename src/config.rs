@@ -74,9 +74,7 @@ impl Identity {
     pub fn from_env(lookup: Lookup) -> Self {
         let variables = Variables(lookup);
         Self {
-            name: variables
-                .raw(NAME)
-                .map_or_else(default_name, |name| name.to_string_lossy().into_owned()),
+            name: variables.raw(NAME).map_or_else(default_name, |name| name.to_string_lossy().into_owned()),
             gateway: gateway_choice::key(&variables),
             runtime_dir: variables.raw(RUNTIME_DIR).map(PathBuf::from),
         }
@@ -199,9 +197,7 @@ impl Settings {
     pub fn effective_token(&self) -> Option<Secret> {
         match &self.gateway {
             GatewayChoice::Local => None,
-            GatewayChoice::Hosted { base, .. } => {
-                gateway_choice::token_of(base).or_else(|| self.token.clone())
-            }
+            GatewayChoice::Hosted { base, .. } => gateway_choice::token_of(base).or_else(|| self.token.clone()),
         }
     }
 
@@ -220,13 +216,9 @@ impl Settings {
         let timing = (self.idle, self.log);
         let kept = match &self.gateway {
             GatewayChoice::Local => serde_json::to_vec(&(timing, &self.chromium)),
-            GatewayChoice::Hosted { .. } => serde_json::to_vec(&(
-                timing,
-                &self.country,
-                self.allocation_timeout,
-                self.ws_timeout,
-                &self.proxy.no,
-            )),
+            GatewayChoice::Hosted { .. } => {
+                serde_json::to_vec(&(timing, &self.country, self.allocation_timeout, self.ws_timeout, &self.proxy.no))
+            }
         };
         let kept = kept.expect("settings are plain data, which is always JSON");
         hex(&Sha256::digest(kept)[..8])
@@ -268,15 +260,12 @@ impl SecretSettings {
                 .filter(|item| !item.is_empty())
                 .map(|item| AllowedSecret::parse(item).ok_or_else(|| bad(LIST, SECRETS_FORM)))
                 .collect::<Result<_, _>>()?,
-            command: variables
-                .program("GHOST_BROWSER_SECRET_CMD")?
-                .map(|program| program.to_path_buf()),
+            command: variables.program("GHOST_BROWSER_SECRET_CMD")?.map(|program| program.to_path_buf()),
         })
     }
 }
 
-const SECRETS_FORM: &str =
-    "expected names separated by commas, each NAME or NAME@https://shop.example";
+const SECRETS_FORM: &str = "expected names separated by commas, each NAME or NAME@https://shop.example";
 
 impl AllowedSecret {
     fn parse(item: &str) -> Option<Self> {
@@ -289,10 +278,7 @@ impl AllowedSecret {
             Some(text) => Some(origin_of(text)?),
             None => None,
         };
-        named.then(|| Self {
-            name: name.to_owned(),
-            origin,
-        })
+        named.then(|| Self { name: name.to_owned(), origin })
     }
 }
 
@@ -304,10 +290,7 @@ fn origin_of(text: &str) -> Option<String> {
 fn check_name(variables: &Variables) -> Result<(), Fault> {
     let name = variables.text(NAME)?.unwrap_or_default();
     if name.len() > 100 || name.chars().any(char::is_control) {
-        return Err(bad(
-            NAME,
-            "a session's name is at most 100 bytes without control characters",
-        ));
+        return Err(bad(NAME, "a session's name is at most 100 bytes without control characters"));
     }
     Ok(())
 }
@@ -347,11 +330,8 @@ fn environment(variables: &Variables) -> BTreeMap<String, String> {
 
 /// The fault of a variable whose value is bad. The value itself is not repeated: it may be a credential.
 fn bad(name: &str, expected: &str) -> Fault {
-    Fault::new(
-        FaultCode::Setting,
-        format!("{name} has a bad value: {expected}"),
-    )
-    .hint(format!("set {name} anew, or unset it for its default"))
+    Fault::new(FaultCode::Setting, format!("{name} has a bad value: {expected}"))
+        .hint(format!("set {name} anew, or unset it for its default"))
 }
 
 /// Bytes as lower-case hexadecimal.

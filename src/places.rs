@@ -107,10 +107,7 @@ fn system_folders(uid: u32) -> Vec<PathBuf> {
     let login = PathBuf::from(format!("/run/user/{uid}"));
     let ours = fs::symlink_metadata(&login).is_ok_and(|data| data.is_dir() && data.uid() == uid);
     let shared = PathBuf::from(format!("/tmp/ghost-browser-{uid}"));
-    ours.then(|| login.join("ghost-browser"))
-        .into_iter()
-        .chain([shared])
-        .collect()
+    ours.then(|| login.join("ghost-browser")).into_iter().chain([shared]).collect()
 }
 
 /// macOS gives each user a folder of its own, which no variable of the environment moves.
@@ -121,13 +118,7 @@ fn system_folders(_uid: u32) -> Vec<PathBuf> {
 
     let mut bytes = vec![0_u8; 1024];
     // SAFETY: the length is that of the buffer, which `confstr` fills with a C string at most.
-    let length = unsafe {
-        libc::confstr(
-            libc::_CS_DARWIN_USER_DIR,
-            bytes.as_mut_ptr().cast(),
-            bytes.len(),
-        )
-    };
+    let length = unsafe { libc::confstr(libc::_CS_DARWIN_USER_DIR, bytes.as_mut_ptr().cast(), bytes.len()) };
     if length == 0 || length > bytes.len() {
         return Vec::new();
     }
@@ -136,44 +127,24 @@ fn system_folders(_uid: u32) -> Vec<PathBuf> {
 }
 
 fn unsafe_folder(folder: &Path, reason: &str) -> Fault {
-    Fault::new(
-        FaultCode::NoBrowser,
-        format!(
-            "the state folder {} is not safe to use: it {reason}",
-            folder.display()
-        ),
-    )
-    .hint(format!(
-        "remove it, or set {RUNTIME_DIR} to a folder of your own with mode 0700"
-    ))
+    Fault::new(FaultCode::NoBrowser, format!("the state folder {} is not safe to use: it {reason}", folder.display()))
+        .hint(format!("remove it, or set {RUNTIME_DIR} to a folder of your own with mode 0700"))
 }
 
 fn cannot_create(folder: &Path, error: &io::Error) -> Fault {
-    Fault::new(
-        FaultCode::NoBrowser,
-        format!("the state folder {} cannot be used", folder.display()),
-    )
-    .caused_by(error)
-    .hint(format!(
-        "set {RUNTIME_DIR} to a folder of your own that can be written"
-    ))
+    Fault::new(FaultCode::NoBrowser, format!("the state folder {} cannot be used", folder.display()))
+        .caused_by(error)
+        .hint(format!("set {RUNTIME_DIR} to a folder of your own that can be written"))
 }
 
 fn relative(folder: &Path) -> Fault {
-    Fault::new(
-        FaultCode::Setting,
-        format!(
-            "{RUNTIME_DIR} is {}: expected an absolute path",
-            folder.display()
-        ),
-    )
-    .hint(format!("set {RUNTIME_DIR} to a path that starts with /"))
+    Fault::new(FaultCode::Setting, format!("{RUNTIME_DIR} is {}: expected an absolute path", folder.display()))
+        .hint(format!("set {RUNTIME_DIR} to a path that starts with /"))
 }
 
 fn no_candidate() -> Fault {
-    Fault::new(FaultCode::NoBrowser, "this user has no folder for state").hint(format!(
-        "set {RUNTIME_DIR} to a folder of your own with mode 0700"
-    ))
+    Fault::new(FaultCode::NoBrowser, "this user has no folder for state")
+        .hint(format!("set {RUNTIME_DIR} to a folder of your own with mode 0700"))
 }
 
 #[cfg(test)]

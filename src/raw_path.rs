@@ -24,6 +24,12 @@ impl<P: Into<PathBuf>> From<P> for RawPath {
     }
 }
 
+impl AsRef<Path> for RawPath {
+    fn as_ref(&self) -> &Path {
+        &self.0
+    }
+}
+
 impl Deref for RawPath {
     type Target = Path;
 

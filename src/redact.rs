@@ -45,10 +45,7 @@ impl Redactor {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for text in forms::of(secret.expose()) {
             if !known.iter().any(|form| form.text.expose() == text) {
-                known.push(Form {
-                    finder: Finder::new(text.as_bytes()).into_owned(),
-                    text: Secret::new(text),
-                });
+                known.push(Form { finder: Finder::new(text.as_bytes()).into_owned(), text: Secret::new(text) });
             }
         }
     }

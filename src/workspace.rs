@@ -52,19 +52,11 @@ impl Session {
     pub fn of(identity: &Identity, folder: &Path) -> Self {
         let root = root_of(folder, nix::unistd::getuid().as_raw());
         let mut hash = Sha256::new();
-        for part in [
-            root.as_os_str().as_bytes(),
-            identity.name.as_bytes(),
-            identity.gateway.as_bytes(),
-        ] {
+        for part in [root.as_os_str().as_bytes(), identity.name.as_bytes(), identity.gateway.as_bytes()] {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        Self {
-            root: root.into(),
-            name: identity.name.clone(),
-            key: SessionKey(hex(&hash.finalize()[..16])),
-        }
+        Self { root: root.into(), name: identity.name.clone(), key: SessionKey(hex(&hash.finalize()[..16])) }
     }
 
     /// Its files in one state folder.
@@ -75,15 +67,12 @@ impl Session {
 
 /// The nearest ancestor with a `.ghost` folder that nobody else could have planted or can change, else `folder`.
 fn root_of(folder: &Path, uid: u32) -> PathBuf {
-    let root = folder
-        .ancestors()
-        .find(|ancestor| is_private(&ancestor.join(".ghost"), uid));
+    let root = folder.ancestors().find(|ancestor| is_private(&ancestor.join(".ghost"), uid));
     root.unwrap_or(folder).to_owned()
 }
 
 fn is_private(folder: &Path, uid: u32) -> bool {
-    fs::symlink_metadata(folder)
-        .is_ok_and(|data| data.is_dir() && data.uid() == uid && data.mode() & 0o022 == 0)
+    fs::symlink_metadata(folder).is_ok_and(|data| data.is_dir() && data.uid() == uid && data.mode() & 0o022 == 0)
 }
 
 /// Where the files of one session lie.
@@ -107,21 +96,13 @@ const SOCKET: &str = "sock";
 impl SessionFiles {
     fn new(folder: &Path, key: &str) -> Self {
         let file = |ending: &str| folder.join(format!("{key}.{ending}")).into();
-        Self {
-            folder: folder.into(),
-            socket: file(SOCKET),
-            lock: file("lock"),
-            start: file("start"),
-            log: file("log"),
-        }
+        Self { folder: folder.into(), socket: file(SOCKET), lock: file("lock"), start: file("start"), log: file("log") }
     }
 
     /// The files of every session that has a socket in `folder`, dead or alive, in order.
     pub fn all_in(folder: &Path) -> Vec<Self> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        let mut keys: Vec<_> = entries
-            .filter_map(|entry| key_of_socket(&entry.path()))
-            .collect();
+        let mut keys: Vec<_> = entries.filter_map(|entry| key_of_socket(&entry.path())).collect();
         keys.sort();
         keys.iter().map(|key| Self::new(folder, key)).collect()
     }
@@ -158,10 +139,7 @@ impl SocketAddress {
 
     fn of(socket: &Path) -> Result<Self, Fault> {
         if socket.as_os_str().len() < ADDRESS_LIMIT {
-            return Ok(Self {
-                path: socket.to_owned(),
-                _folder: None,
-            });
+            return Ok(Self { path: socket.to_owned(), _folder: None });
         }
         if !cfg!(target_os = "linux") {
             return Err(too_long(socket));
@@ -173,21 +151,14 @@ impl SocketAddress {
         let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
         let folder = open(socket.parent()?, flags, Mode::empty()).ok()?;
         let way = format!("/proc/self/fd/{}", folder.as_raw_fd());
-        Some(Self {
-            path: Path::new(&way).join(socket.file_name()?),
-            _folder: Some(folder),
-        })
+        Some(Self { path: Path::new(&way).join(socket.file_name()?), _folder: Some(folder) })
     }
 }
 
 fn too_long(socket: &Path) -> Fault {
     Fault::new(
         FaultCode::NoBrowser,
-        format!(
-            "the socket path {} cannot be reached: over {} bytes",
-            socket.display(),
-            ADDRESS_LIMIT - 1
-        ),
+        format!("the socket path {} cannot be reached: over {} bytes", socket.display(), ADDRESS_LIMIT - 1),
     )
     .hint("set GHOST_BROWSER_RUNTIME_DIR to a folder with a shorter path")
 }

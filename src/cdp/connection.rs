@@ -144,8 +144,8 @@ impl Connection {
     ///
     /// # Errors
     /// [`CallError`], when the browser does not answer at all.
-    pub fn watch(&self, deadline: Instant) -> Result<(), CallError> {
-        self.caller(&Cancel::new()).set_up_watch(deadline)
+    pub fn watch(&self, cancel: &Cancel, deadline: Instant) -> Result<(), CallError> {
+        self.caller(cancel).set_up_watch(deadline)
     }
 
     /// Closes the stream in an orderly way and waits for the peer to agree.

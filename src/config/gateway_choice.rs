@@ -54,16 +54,12 @@ pub(super) fn read(variables: &Variables) -> Result<GatewayChoice, Fault> {
     if value == LOCAL {
         return Ok(GatewayChoice::Local);
     }
-    let host = Url::parse(&value)
-        .ok()
-        .filter(|url| matches!(url.scheme(), "http" | "https"))
-        .and_then(|url| host_of(&url));
+    let host =
+        Url::parse(&value).ok().filter(|url| matches!(url.scheme(), "http" | "https")).and_then(|url| host_of(&url));
     match host {
-        Some(host) => Ok(GatewayChoice::Hosted {
-            base: Secret::new(value),
-            host,
-            variable: variable.map(str::to_owned),
-        }),
+        Some(host) => {
+            Ok(GatewayChoice::Hosted { base: Secret::new(value), host, variable: variable.map(str::to_owned) })
+        }
         None => Err(bad(variable.unwrap_or("GHOST_GATEWAY_URL"), FORM)),
     }
 }

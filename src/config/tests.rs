@@ -21,10 +21,7 @@ fn key() -> SessionKey {
 fn nothing_set_means_the_hosted_gateway_and_the_documented_defaults() {
     let settings = read(&[]).unwrap();
 
-    assert_eq!(
-        settings.gateway.display_name(),
-        "straightforward-under--ghost-gateway.apify.actor"
-    );
+    assert_eq!(settings.gateway.display_name(), "straightforward-under--ghost-gateway.apify.actor");
     assert_eq!(settings.idle, Duration::from_secs(600));
     assert_eq!(settings.allocation_timeout, Duration::from_secs(180));
     assert_eq!(settings.ws_timeout, Duration::from_secs(30));
@@ -92,24 +89,14 @@ fn a_bad_value_is_refused_by_name_and_not_repeated() {
 
 #[test]
 fn a_value_that_is_not_text_is_refused_by_name() {
-    let fault = Settings::from_env(&|name| {
-        (name == "APIFY_TOKEN").then(|| OsString::from_vec(vec![b'a', 0xff]))
-    });
+    let fault = Settings::from_env(&|name| (name == "APIFY_TOKEN").then(|| OsString::from_vec(vec![b'a', 0xff])));
 
-    assert_eq!(
-        fault.unwrap_err().message,
-        "APIFY_TOKEN has a bad value: it is not UTF-8"
-    );
+    assert_eq!(fault.unwrap_err().message, "APIFY_TOKEN has a bad value: it is not UTF-8");
 }
 
 #[test]
 fn lengths_of_time_may_be_fractions() {
-    for (text, expected) in [
-        ("0.25", 0.25),
-        ("1e2", 100.0),
-        ("31536000", 31_536_000.0),
-        (" 5 ", 5.0),
-    ] {
+    for (text, expected) in [("0.25", 0.25), ("1e2", 100.0), ("31536000", 31_536_000.0), (" 5 ", 5.0)] {
         let settings = read(&[("GHOST_BROWSER_WS_TIMEOUT", text)]).unwrap();
 
         assert_eq!(settings.ws_timeout, Duration::from_secs_f64(expected));
@@ -120,17 +107,8 @@ fn lengths_of_time_may_be_fractions() {
 fn the_gateway_is_the_first_that_is_set() {
     for (pairs, expected) in [
         (&[("GHOST_GATEWAY_URL", "local")][..], "local"),
-        (
-            &[
-                ("GHOST_GATEWAY_URL", "https://A.example"),
-                ("GHOST_STANDBY_URL", "local"),
-            ],
-            "a.example",
-        ),
-        (
-            &[("GHOST_STANDBY_URL", "http://127.0.0.1:8080/x?token=canary")],
-            "127.0.0.1:8080",
-        ),
+        (&[("GHOST_GATEWAY_URL", "https://A.example"), ("GHOST_STANDBY_URL", "local")], "a.example"),
+        (&[("GHOST_STANDBY_URL", "http://127.0.0.1:8080/x?token=canary")], "127.0.0.1:8080"),
     ] {
         assert_eq!(read(pairs).unwrap().gateway.display_name(), expected);
     }
@@ -149,10 +127,7 @@ fn a_gateway_is_the_same_one_however_its_base_is_written() {
 
 #[test]
 fn an_identity_can_be_had_beside_bad_settings() {
-    let found = identity(&[
-        ("GHOST_BROWSER_NAME", "shop"),
-        ("GHOST_BROWSER_LOG", "loud"),
-    ]);
+    let found = identity(&[("GHOST_BROWSER_NAME", "shop"), ("GHOST_BROWSER_LOG", "loud")]);
 
     assert_eq!(found.name, "shop");
     assert_eq!(identity(&[]).name, "default");
@@ -167,14 +142,8 @@ fn the_token_in_the_base_wins() {
     let own = ("APIFY_TOKEN", "mine");
 
     assert_eq!(token(&[own]), Some("mine".to_owned()));
-    assert_eq!(
-        token(&[own, ("GHOST_GATEWAY_URL", "https://h/?a=b&token=th%2Firs")]),
-        Some("th/irs".to_owned())
-    );
-    assert_eq!(
-        token(&[own, ("GHOST_GATEWAY_URL", "https://h/?token=")]),
-        Some("mine".to_owned())
-    );
+    assert_eq!(token(&[own, ("GHOST_GATEWAY_URL", "https://h/?a=b&token=th%2Firs")]), Some("th/irs".to_owned()));
+    assert_eq!(token(&[own, ("GHOST_GATEWAY_URL", "https://h/?token=")]), Some("mine".to_owned()));
     assert_eq!(token(&[own, ("GHOST_GATEWAY_URL", "local")]), None);
 }
 
@@ -205,17 +174,11 @@ fn the_digest_tells_what_the_daemon_keeps_and_no_more() {
     ] {
         assert_eq!(digest(&[same]), hosted, "{same:?}");
     }
-    for other in [
-        ("GHOST_BROWSER_COUNTRY", "KR"),
-        ("GHOST_BROWSER_IDLE_SECONDS", "5"),
-        ("GHOST_BROWSER_LOG", "debug"),
-    ] {
+    for other in [("GHOST_BROWSER_COUNTRY", "KR"), ("GHOST_BROWSER_IDLE_SECONDS", "5"), ("GHOST_BROWSER_LOG", "debug")]
+    {
         assert_ne!(digest(&[other]), hosted, "{other:?}");
     }
-    assert_ne!(
-        digest(&[local, ("GHOST_BROWSER_HEADED", "1")]),
-        digest(&[local])
-    );
+    assert_ne!(digest(&[local, ("GHOST_BROWSER_HEADED", "1")]), digest(&[local]));
 }
 
 #[test]
@@ -246,23 +209,13 @@ fn a_secret_may_be_bound_to_an_origin() {
     let settings = read(&[("GHOST_BROWSER_SECRETS", " A , B@https://Shop.example/x ,")]).unwrap();
 
     let allowed = settings.secrets.allowed;
-    assert_eq!(
-        (allowed[0].name.as_str(), allowed[0].origin.as_deref()),
-        ("A", None)
-    );
-    assert_eq!(
-        (allowed[1].name.as_str(), allowed[1].origin.as_deref()),
-        ("B", Some("https://shop.example"))
-    );
+    assert_eq!((allowed[0].name.as_str(), allowed[0].origin.as_deref()), ("A", None));
+    assert_eq!((allowed[1].name.as_str(), allowed[1].origin.as_deref()), ("B", Some("https://shop.example")));
 }
 
 #[test]
 fn paths_become_absolute_and_program_names_stay() {
-    let settings = read(&[
-        ("GHOST_BROWSER_CHROMIUM", "./chrome"),
-        ("GHOST_BROWSER_PROFILE", "profile"),
-    ])
-    .unwrap();
+    let settings = read(&[("GHOST_BROWSER_CHROMIUM", "./chrome"), ("GHOST_BROWSER_PROFILE", "profile")]).unwrap();
 
     assert!(settings.chromium.program.unwrap().is_absolute());
     assert!(settings.chromium.profile.unwrap().is_absolute());

@@ -76,8 +76,7 @@ impl Variables<'_> {
 /// # Errors
 /// What was expected instead.
 pub fn seconds(text: &str) -> Result<Duration, &'static str> {
-    const EXPECTED: &str =
-        "expected a number of seconds, more than 0 and at most 31536000 (one year)";
+    const EXPECTED: &str = "expected a number of seconds, more than 0 and at most 31536000 (one year)";
     match text.trim().parse::<f64>() {
         Ok(number) if number > 0.0 && number <= YEAR => Ok(Duration::from_secs_f64(number)),
         _ => Err(EXPECTED),

@@ -23,7 +23,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use serde::{Deserialize, Serialize};
 
-use crate::gateway::api::{Capability, ReleaseError};
+use crate::gateway::{Capability, ReleaseError};
 use crate::wire::{read_frame, write_frame};
 
 /// The hidden argument that makes this program a keeper.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cancel::Cancel;
 use crate::secret::Secret;
-use crate::wire::Fault;
+use crate::wire::{Fault, FaultCode};
 use crate::{gateway::hosted, local};
 
 /// A source of browsers.
@@ -170,6 +170,20 @@ impl Capability {
         match self {
             Self::Hosted(release) => release.secrets().to_vec(),
             Self::Local(_) => Vec::new(),
+        }
+    }
+
+    /// Why the browser ended by itself, if that can be told (local), and what to do about it.
+    pub fn post_mortem(&self) -> Option<Fault> {
+        match self {
+            Self::Hosted(_) => None,
+            Self::Local(release) => release.post_mortem().map(|death| {
+                let fault = Fault::new(FaultCode::NoBrowser, death.to_string());
+                match death.hint() {
+                    Some(hint) => fault.hint(hint),
+                    None => fault,
+                }
+            }),
         }
     }
 

@@ -1,10 +1,10 @@
 //! Carrying out what concerns the gateway: each request on a thread of its own, each answer as an event.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use std::{io, os::fd::OwnedFd};
 
 use super::note::{Note, NotePlace};
 use super::state::Event;
@@ -20,8 +20,8 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(10);
 /// Where events go. Called from the driver's threads.
 pub type Sink = Arc<dyn Fn(Event) + Send + Sync>;
 
-/// Hands a capability, and the note's open file, to the keeper, and returns when the keeper has it.
-pub type Entrust = Arc<dyn Fn(&Capability, OwnedFd) -> Result<(), Fault> + Send + Sync>;
+/// Hands a capability, and a share of the note's lock, to the keeper, and returns when the keeper has it.
+pub type Entrust = Arc<dyn Fn(&Capability, &Note) -> Result<(), Fault> + Send + Sync>;
 
 /// What one lease does at the gateway.
 ///
@@ -40,15 +40,7 @@ pub struct Driver {
 impl Driver {
     /// A driver for one lease. `entrust` is used for what is known before the browser is asked for; a grant's capability is an action.
     pub fn new(gateway: Arc<dyn Gateway>, place: NotePlace, entrust: Entrust, sink: Sink) -> Self {
-        Self {
-            gateway,
-            sink,
-            place,
-            entrust,
-            abandoned: Cancel::new(),
-            left: RequestLeft::new(),
-            note: Arc::default(),
-        }
+        Self { gateway, sink, place, entrust, abandoned: Cancel::new(), left: RequestLeft::new(), note: Arc::default() }
     }
 
     /// Writes the note and asks for the browser. Callers wait until `deadline`; an answer is read for longer.
@@ -68,9 +60,8 @@ impl Driver {
         };
         let asking = Asking { before, ask };
         let sink = self.sink.clone();
-        let started = thread::Builder::new()
-            .name("allocate".into())
-            .spawn(move || sink(Event::Answered(asking.answer())));
+        let started =
+            thread::Builder::new().name("allocate".into()).spawn(move || sink(Event::Answered(asking.answer())));
         if let Err(error) = started {
             let fault = no_thread(FaultCode::NoBrowser, &error);
             (self.sink)(Event::Answered(Allocation::Refused(fault)));
@@ -97,12 +88,10 @@ impl Driver {
     /// Tries to release, once.
     pub fn release(&self, capability: Capability, attempt: u32, closed: bool) {
         let sink = self.sink.clone();
-        let started = thread::Builder::new()
-            .name("release".into())
-            .spawn(move || {
-                let outcome = attempt_release(&capability, closed);
-                sink(Event::Released { attempt, outcome });
-            });
+        let started = thread::Builder::new().name("release".into()).spawn(move || {
+            let outcome = attempt_release(&capability, closed);
+            sink(Event::Released { attempt, outcome });
+        });
         if let Err(error) = started {
             let fault = no_thread(FaultCode::ReleaseUnconfirmed, &error);
             let outcome = Err(ReleaseError::Failed(fault));
@@ -121,12 +110,15 @@ impl Driver {
         }
     }
 
-    /// The note's open file, for the keeper; `None` while there is no note.
+    /// Hands a capability to the keeper, as it is done for what is known before the browser is asked for.
     ///
     /// # Errors
-    /// No descriptor to be had.
-    pub fn share_note(&self) -> io::Result<Option<OwnedFd>> {
-        held(&self.note).as_ref().map(Note::share).transpose()
+    /// See [`Entrust`]; `internal` for a lease that has asked for nothing.
+    pub fn entrust(&self, capability: &Capability) -> Result<(), Fault> {
+        match held(&self.note).as_ref() {
+            Some(note) => (self.entrust)(capability, note),
+            None => Err(Fault::new(FaultCode::Internal, "a browser without a note")),
+        }
     }
 }
 
@@ -148,15 +140,9 @@ impl Asking {
     /// The one answer, whatever happens: without it, the lease would wait for ever.
     fn answer(self) -> Allocation {
         let (left, mut ask) = (self.ask.left.clone(), self.ask);
-        let asked = AssertUnwindSafe(|| {
-            self.before
-                .allocate(&mut ask)
-                .unwrap_or_else(Allocation::Refused)
-        });
+        let asked = AssertUnwindSafe(|| self.before.allocate(&mut ask).unwrap_or_else(Allocation::Refused));
         catch_unwind(asked).unwrap_or_else(|_| match (ask.prepared.take(), left.is_raised()) {
-            (Some(capability), _) => {
-                Allocation::Unusable(capability, panicked(FaultCode::Internal))
-            }
+            (Some(capability), _) => Allocation::Unusable(capability, panicked(FaultCode::Internal)),
             (None, true) => Allocation::Lost(panicked(FaultCode::ReleaseUnconfirmed)),
             (None, false) => Allocation::Refused(panicked(FaultCode::Internal)),
         })
@@ -168,12 +154,13 @@ impl Before {
     /// A fault before anything was asked for.
     fn allocate(self, ask: &mut Ask) -> Result<Allocation, Fault> {
         let note = Note::create(&self.place).map_err(|error| no_note(&error))?;
-        let shared = note.share().map_err(|error| no_note(&error));
+        let prepared = self.gateway.prepare();
+        let entrusted = prepared.and_then(|prepared| {
+            prepared.as_ref().map_or(Ok(()), |capability| (self.entrust)(capability, &note))?;
+            Ok(prepared)
+        });
         *held(&self.note) = Some(note);
-        if let Some(capability) = self.gateway.prepare()? {
-            (self.entrust)(&capability, shared?)?;
-            ask.prepared = Some(capability);
-        }
+        ask.prepared = entrusted?;
         Ok(self.gateway.allocate(ask))
     }
 }
@@ -191,12 +178,9 @@ fn held(note: &Mutex<Option<Note>>) -> MutexGuard<'_, Option<Note>> {
 }
 
 fn no_note(error: &io::Error) -> Fault {
-    Fault::new(
-        FaultCode::NoBrowser,
-        "no browser was asked for: its note could not be written to the state folder",
-    )
-    .caused_by(error)
-    .hint("make room on the disk, or set GHOST_BROWSER_RUNTIME_DIR to another folder of yours")
+    Fault::new(FaultCode::NoBrowser, "no browser was asked for: its note could not be written to the state folder")
+        .caused_by(error)
+        .hint("make room on the disk, or set GHOST_BROWSER_RUNTIME_DIR to another folder of yours")
 }
 
 fn no_thread(code: FaultCode, error: &io::Error) -> Fault {

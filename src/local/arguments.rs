@@ -4,9 +4,6 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::folder::Layout;
-use super::settings::Settings;
-use super::words;
-use crate::wire::{Fault, FaultCode};
 
 /// No question, no phoning home, no update, no slowing down of what is not seen. (Not `--disable-crashpad-for-testing`:
 /// the network service of Chromium 156 aborts with it.)
@@ -35,18 +32,6 @@ const QUIET: &[&str] = &[
 
 /// Below this, `/dev/shm` (64 MiB in a container) fills up and renderers crash.
 const SHARED_MEMORY: u64 = 512 << 20;
-
-/// The user's own arguments.
-///
-/// # Errors
-/// `setting` where a quote is left open.
-pub(super) fn of_user(settings: &Settings) -> Result<Vec<String>, Fault> {
-    let text = settings.args.as_deref().unwrap_or_default();
-    words::split(text).ok_or_else(|| {
-        Fault::new(FaultCode::Setting, "GHOST_BROWSER_CHROMIUM_ARGS has an open quote or ends in a backslash")
-            .hint("words are split as a shell splits them: quote those with blanks, as in '--lang=de DE'")
-    })
-}
 
 /// Whether Chromium has to be told to do without its sandbox, which it refuses to run as root with.
 pub(super) fn lacks_sandbox(of_user: &[String]) -> bool {

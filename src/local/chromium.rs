@@ -10,7 +10,7 @@ use super::profile::Profile;
 use super::release::Release;
 use super::settings::Settings;
 use super::{arguments, find};
-use crate::gateway::api::{Allocation, Ask, Capability, Endpoint, Gateway, Grant};
+use crate::gateway::{Allocation, Ask, Capability, Endpoint, Gateway, Grant};
 use crate::wire::{Fault, FaultCode};
 
 const NO_SANDBOX: &str = "running as root: chromium is started with --no-sandbox";
@@ -33,7 +33,7 @@ impl Local {
             _ => self.name_folder()?,
         };
         let program = find::find(&self.settings)?;
-        let of_user = arguments::of_user(&self.settings)?;
+        let of_user = self.settings.args.clone();
         let lacks_sandbox = arguments::lacks_sandbox(&of_user);
         let profile = self.settings.profile.as_deref().map(Profile::lock).transpose()?;
         let launched = self.launch_in(&folder, &program, profile.as_ref(), of_user)?;
@@ -93,7 +93,6 @@ impl Gateway for Local {
     fn prepare(&self) -> Result<Option<Capability>, Fault> {
         self.refuse_without_display()?;
         find::find(&self.settings)?;
-        arguments::of_user(&self.settings)?;
         let folder = self.name_folder()?;
         Ok(Some(Capability::Local(Release::prepared(folder))))
     }

@@ -149,7 +149,7 @@ mod tests {
             let path = std::env::join_paths(path).unwrap();
             let settings = Settings {
                 chromium: None,
-                args: None,
+                args: Vec::new(),
                 headed: false,
                 profile: None,
                 state_folder: root.path().to_owned(),

@@ -19,7 +19,6 @@ mod profile;
 mod raw_path;
 mod release;
 mod settings;
-mod words;
 
 pub use chromium::Local;
 pub use death::Death;

@@ -17,7 +17,7 @@ use super::launch::Launched;
 use super::log::Tail;
 use super::profile::Profile;
 use super::raw_path;
-use crate::gateway::api::ReleaseError;
+use crate::gateway::ReleaseError;
 use crate::wire::{Fault, FaultCode};
 
 /// How long a browser that was asked to close is given before it is ended.

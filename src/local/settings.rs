@@ -42,8 +42,8 @@ const KEPT_PROXIES: &[&str] = &["http_proxy", "https_proxy", "all_proxy", "no_pr
 pub struct Settings {
     /// `GHOST_BROWSER_CHROMIUM`: a path, or a name to look for on PATH.
     pub chromium: Option<OsString>,
-    /// `GHOST_BROWSER_CHROMIUM_ARGS`, unsplit.
-    pub args: Option<String>,
+    /// `GHOST_BROWSER_CHROMIUM_ARGS`, split into words.
+    pub args: Vec<String>,
     /// `GHOST_BROWSER_HEADED`: with a window.
     pub headed: bool,
     /// `GHOST_BROWSER_PROFILE`, absolute: a profile that is kept.

@@ -22,10 +22,7 @@ fn a_missing_folder_is_created_closed_to_others_and_found_from_then_on() {
 
     let created = places.create().unwrap();
 
-    assert_eq!(
-        (created.as_path(), mode(&folder)),
-        (folder.as_path(), 0o700)
-    );
+    assert_eq!((created.as_path(), mode(&folder)), (folder.as_path(), 0o700));
     assert_eq!(places.find().folders, [folder]);
 }
 
@@ -62,18 +59,11 @@ fn an_unsafe_folder_is_refused_and_left_as_it_is() {
 #[test]
 fn another_users_folder_is_refused() {
     let temp = TempFolder::new();
-    let places = Places {
-        candidates: vec![temp.path().to_owned()],
-        uid: nix::unistd::getuid().as_raw() + 1,
-    };
+    let places = Places { candidates: vec![temp.path().to_owned()], uid: nix::unistd::getuid().as_raw() + 1 };
 
     let refusal = places.create().unwrap_err();
 
-    assert!(
-        refusal.message.contains("belongs to user"),
-        "{}",
-        refusal.message
-    );
+    assert!(refusal.message.contains("belongs to user"), "{}", refusal.message);
 }
 
 #[test]
@@ -81,9 +71,7 @@ fn a_folder_that_cannot_be_made_is_no_browser() {
     let temp = TempFolder::new();
     fs::write(temp.path().join("file"), "").unwrap();
 
-    let refusal = Places::new(Some(&temp.path().join("file/state")))
-        .create()
-        .unwrap_err();
+    let refusal = Places::new(Some(&temp.path().join("file/state"))).create().unwrap_err();
 
     assert_eq!(refusal.code, FaultCode::NoBrowser);
 }
@@ -101,10 +89,7 @@ fn look_ups_search_all_and_creation_takes_the_first() {
     let temp = TempFolder::new();
     let (first, second) = (temp.path().join("first"), temp.path().join("second"));
     folder_with_mode(&second, 0o700);
-    let places = Places {
-        candidates: vec![first.clone(), second.clone()],
-        uid: nix::unistd::getuid().as_raw(),
-    };
+    let places = Places { candidates: vec![first.clone(), second.clone()], uid: nix::unistd::getuid().as_raw() };
     assert_eq!(places.find().folders, [second.clone()]);
 
     assert_eq!(places.create().unwrap(), first);

@@ -23,11 +23,7 @@ fn percent_encoded(text: &str, digits: &[u8; 16]) -> String {
             encoded.push(byte.into());
         } else {
             let (high, low) = (byte >> 4, byte & 15);
-            encoded.extend([
-                '%',
-                digits[high as usize].into(),
-                digits[low as usize].into(),
-            ]);
+            encoded.extend(['%', digits[high as usize].into(), digits[low as usize].into()]);
         }
     }
     encoded
@@ -50,9 +46,7 @@ pub(super) fn percent_decoded(text: &str) -> Option<String> {
             }
         }
     }
-    (decoded.len() < bytes.len())
-        .then(|| String::from_utf8(decoded).ok())
-        .flatten()
+    (decoded.len() < bytes.len()).then(|| String::from_utf8(decoded).ok()).flatten()
 }
 
 fn escape_at(bytes: &[u8]) -> Option<u8> {

@@ -10,15 +10,7 @@ use super::forms::percent_decoded;
 const NAMES: [&str; 3] = ["token", "key", "authorization"];
 
 /// Names that credentials have in the queries of URLs that we are given.
-const NAMES_IN_URLS: [&str; 7] = [
-    "token",
-    "key",
-    "auth",
-    "secret",
-    "password",
-    "signature",
-    "session",
-];
+const NAMES_IN_URLS: [&str; 7] = ["token", "key", "auth", "secret", "password", "signature", "session"];
 
 /// A shorter value is a word, not a credential: `key: "Enter"`.
 const SHORTEST: usize = 6;
@@ -100,9 +92,7 @@ fn quoted(value: &str, quote: char) -> Option<usize> {
 
 /// The word that ends `before`, in quotes or not, when it names a credential.
 fn name_before(before: &str) -> Option<&str> {
-    let before = before
-        .trim_end_matches(' ')
-        .trim_end_matches(['"', '\'', '\\']);
+    let before = before.trim_end_matches(' ').trim_end_matches(['"', '\'', '\\']);
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let name = &before[before.trim_end_matches(is_part).len()..];
     names(&NAMES, name).then_some(name)

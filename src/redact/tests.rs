@@ -36,10 +36,7 @@ fn secrets_that_overlap_leave_nothing_of_either() {
 
 #[test]
 fn a_short_secret_costs_no_innocent_text() {
-    assert_eq!(
-        knowing(&["short", ""]).output("a short text"),
-        "a short text"
-    );
+    assert_eq!(knowing(&["short", ""]).output("a short text"), "a short text");
 }
 
 #[test]
@@ -72,8 +69,7 @@ fn the_credentials_of_a_url_are_learned_from_its_query() {
     let redactor = Redactor::new();
 
     redactor.learn_query(&Secret::new(
-        "https://gateway.example/x?lang=english&api_key=can%2Fary1&token=canary22#token=fragment1"
-            .to_owned(),
+        "https://gateway.example/x?lang=english&api_key=can%2Fary1&token=canary22#token=fragment1".to_owned(),
     ));
 
     assert_eq!(
@@ -86,9 +82,7 @@ fn the_credentials_of_a_url_are_learned_from_its_query() {
 fn a_secret_url_is_taken_out_whole() {
     let redactor = Redactor::new();
 
-    redactor.learn_url(&Secret::new(
-        "wss://h.example/devtools/browser/9?token=canary1".to_owned(),
-    ));
+    redactor.learn_url(&Secret::new("wss://h.example/devtools/browser/9?token=canary1".to_owned()));
 
     assert_eq!(
         redactor.output("at wss://h.example/devtools/browser/9?token=canary1, canary1"),
@@ -101,25 +95,13 @@ fn our_errors_lose_what_looks_like_a_credential() {
     let redactor = Redactor::new();
 
     for (text, clean) in [
-        (
-            "cannot load https://shop.example/a?q=1&s=2#top now",
-            "cannot load https://shop.example/a?[redacted]#top now",
-        ),
+        ("cannot load https://shop.example/a?q=1&s=2#top now", "cannot load https://shop.example/a?[redacted]#top now"),
         ("(wss://h/x?id=9)", "(wss://h/x?[redacted])"),
-        (
-            "via http://user:pass@proxy:3128/",
-            "via http://[redacted]@proxy:3128/",
-        ),
+        ("via http://user:pass@proxy:3128/", "via http://[redacted]@proxy:3128/"),
         ("access_token=abcdefgh&x=1", "access_token=[redacted]&x=1"),
-        (
-            r#"{"apiKey":"abcdefgh","a":1}"#,
-            r#"{"apiKey":"[redacted]","a":1}"#,
-        ),
+        (r#"{"apiKey":"abcdefgh","a":1}"#, r#"{"apiKey":"[redacted]","a":1}"#),
         ("let token = \"abcdefgh\";", "let token = \"[redacted]\";"),
-        (
-            "Authorization: Bearer abc def\nnext",
-            "Authorization: [redacted]\nnext",
-        ),
+        ("Authorization: Bearer abc def\nnext", "Authorization: [redacted]\nnext"),
         ("#{key: \"abcdefgh", "#{key: \"[redacted]"),
     ] {
         assert_eq!(redactor.error(text), clean);

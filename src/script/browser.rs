@@ -32,6 +32,15 @@ pub struct Memo {
     sizes: Mutex<HashMap<TargetId, (i64, i64)>>,
 }
 
+impl Memo {
+    /// Another browser has neither the pages nor the events of the last one.
+    pub fn forget(&self) {
+        *lock(&self.page) = None;
+        *lock(&self.cursor) = None;
+        lock(&self.sizes).clear();
+    }
+}
+
 /// One script's browser.
 pub struct Browser {
     /// The connection, waited on by this script's thread.
@@ -86,21 +95,12 @@ impl Browser {
     ///
     /// # Errors
     /// What the call failed with; the end of the script where it was cancelled or its own deadline passed.
-    pub fn call(
-        &self,
-        context: &Context,
-        call: &Call<'_>,
-        within: Duration,
-    ) -> Result<Uncounted<Answer>, Failure> {
+    pub fn call(&self, context: &Context, call: &Call<'_>, within: Duration) -> Result<Uncounted<Answer>, Failure> {
         self.try_call(call, context.until(within)).map_err(|error| failure(context, error))
     }
 
     /// [`Browser::call`] without a judgement on the error.
-    pub fn try_call(
-        &self,
-        call: &Call<'_>,
-        deadline: Instant,
-    ) -> Result<Uncounted<Answer>, CallError> {
+    pub fn try_call(&self, call: &Call<'_>, deadline: Instant) -> Result<Uncounted<Answer>, CallError> {
         let outcome = uncounted(|| self.caller.call(call, deadline));
         outcome.map(|answer| Uncounted::new(|| answer))
     }
@@ -180,8 +180,7 @@ impl Browser {
     /// What attaching failed with.
     pub fn choose(&self, context: &Context, choice: PageChoice) -> Result<Page, Failure> {
         let deadline = context.until(PAGE_WITHIN);
-        let page = uncounted(|| self.caller.attach(choice, deadline))
-            .map_err(|error| failure(context, error))?;
+        let page = uncounted(|| self.caller.attach(choice, deadline)).map_err(|error| failure(context, error))?;
         *lock(&self.page) = Some(page.clone());
         Ok(page)
     }

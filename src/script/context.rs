@@ -62,9 +62,9 @@ impl Context {
     /// # Errors
     /// `disconnected` where there is none.
     pub fn browser(&self) -> Result<&Browser, Failure> {
-        self.browser.as_ref().ok_or_else(|| {
-            Thrown::new(FaultCode::Disconnected, "no browser is connected to this script").into()
-        })
+        self.browser
+            .as_ref()
+            .ok_or_else(|| Thrown::new(FaultCode::Disconnected, "no browser is connected to this script").into())
     }
 
     /// The end of a wait that may take `length`: never later than the script's own deadline.

@@ -7,9 +7,7 @@
 use std::sync::{Arc, LazyLock};
 
 use rhai::packages::{Package, StandardPackage};
-use rhai::{
-    AST, Dynamic, Engine, Identifier, Module, OptimizationLevel, Position, Scope, Shared,
-};
+use rhai::{AST, Dynamic, Engine, Identifier, Module, OptimizationLevel, Position, Scope, Shared};
 
 use super::context::{Context, Handle};
 use super::{api, error};
@@ -56,10 +54,7 @@ impl Source {
             Some(rest) => rest.find('\n').map_or("", |end| &rest[end..]),
             None => text,
         };
-        Self {
-            origin: origin.to_owned(),
-            text: text.replace("\r\n", "\n"),
-        }
+        Self { origin: origin.to_owned(), text: text.replace("\r\n", "\n") }
     }
 
     /// The text as it is compiled.
@@ -124,11 +119,8 @@ pub fn limited() -> Engine {
 }
 
 fn too_long(source: &Source) -> Fault {
-    let message = format!(
-        "the script has {} KiB; the most is {} KiB",
-        source.text().len().div_ceil(1024),
-        SOURCE_LIMIT >> 10
-    );
+    let message =
+        format!("the script has {} KiB; the most is {} KiB", source.text().len().div_ceil(1024), SOURCE_LIMIT >> 10);
     Fault::new(FaultCode::Usage, message)
         .hint("keep data out of the script: pass it as an argument, or fetch it in the page with `js`")
         .with("source", source.origin.as_str())

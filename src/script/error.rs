@@ -23,12 +23,7 @@ pub struct Thrown {
 impl Thrown {
     /// An error with a message and nothing else.
     pub fn new(code: FaultCode, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-            hint: None,
-            facts: Map::new(),
-        }
+        Self { code, message: message.into(), hint: None, facts: Map::new() }
     }
 
     /// Adds what to type next.
@@ -105,11 +100,8 @@ impl End {
             )
             .hint("it may have run: look at the page before sending it again")
             .with("method", method.as_str()),
-            Self::Memory => Fault::new(
-                FaultCode::Limit,
-                "the script holds more memory than a script may",
-            )
-            .hint("work on smaller pieces, and let go of what is done: `x = ();`"),
+            Self::Memory => Fault::new(FaultCode::Limit, "the script holds more memory than a script may")
+                .hint("work on smaller pieces, and let go of what is done: `x = ();`"),
             Self::Output => Fault::new(FaultCode::Output, "the script's output cannot be written"),
         }
     }
@@ -150,9 +142,7 @@ impl From<Refusal> for Failure {
         match refusal {
             Refusal::NoRoom => End::Memory.into(),
             Refusal::TooDeep => Thrown::new(FaultCode::Limit, refusal.to_string()).into(),
-            Refusal::Unsayable { .. } => {
-                Thrown::new(FaultCode::BadParams, refusal.to_string()).into()
-            }
+            Refusal::Unsayable { .. } => Thrown::new(FaultCode::BadParams, refusal.to_string()).into(),
         }
     }
 }
@@ -161,9 +151,7 @@ impl Failure {
     /// As the engine takes it, thrown at `position`.
     pub fn at(self, position: Position) -> Box<EvalAltResult> {
         Box::new(match self {
-            Self::Thrown(thrown) => {
-                EvalAltResult::ErrorRuntime(thrown.into_map(position).into(), position)
-            }
+            Self::Thrown(thrown) => EvalAltResult::ErrorRuntime(thrown.into_map(position).into(), position),
             Self::Ended(end) => EvalAltResult::ErrorTerminated(Dynamic::from(end), position),
         })
     }

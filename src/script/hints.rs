@@ -119,7 +119,8 @@ pub fn for_error(error: &EvalAltResult, line: &str, source: &Source) -> Option<S
     }
 }
 
-const REPLACE: &str = "`replace` changes its string in place and returns nothing: `text.replace(a, b);` then use `text`";
+const REPLACE: &str =
+    "`replace` changes its string in place and returns nothing: `text.replace(a, b);` then use `text`";
 
 fn for_function(signature: &str, line: &str, source: &Source) -> Option<String> {
     let (name, arguments) = split_signature(signature);
@@ -151,7 +152,9 @@ fn for_operator(name: &str, arguments: &str) -> Option<String> {
     }
     if name.len() == 2 && name.ends_with('=') && !matches!(name, "==" | "!=" | "<=" | ">=") {
         let plain = &name[..1];
-        return Some(format!("`{name}` keeps the kind of its left side: write `x = x {plain} y` with both of one kind"));
+        return Some(format!(
+            "`{name}` keeps the kind of its left side: write `x = x {plain} y` with both of one kind"
+        ));
     }
     Some("make both sides one kind: `x.to_string()`, `parse_int(text)`, `to_float(x)`".to_owned())
 }
@@ -227,9 +230,11 @@ pub fn for_syntax(error: &ParseErrorType, line: &str, source: &Source) -> Option
         return for_variable(name, source);
     }
     if let ParseErrorType::Reserved(word) = error {
-        return reserved(word).or_else(|| for_line(line)).or_else(|| Some(format!(
-            "`{word}` cannot be a name here; as a key it is quoted: `m[\"{word}\"]`, `#{{\"{word}\": 1}}`"
-        )));
+        return reserved(word).or_else(|| for_line(line)).or_else(|| {
+            Some(format!(
+                "`{word}` cannot be a name here; as a key it is quoted: `m[\"{word}\"]`, `#{{\"{word}\": 1}}`"
+            ))
+        });
     }
     if let Some(hint) = for_line(line) {
         return Some(hint);
@@ -238,14 +243,16 @@ pub fn for_syntax(error: &ParseErrorType, line: &str, source: &Source) -> Option
         ParseErrorType::BadInput(_) if line.contains('\'') => Some(CHARACTER.to_owned()),
         ParseErrorType::ExprTooDeep => Some("split the expression: give its parts names with `let`".to_owned()),
         ParseErrorType::UnexpectedEOF => Some("a `{`, `(` or `[` is still open".to_owned()),
-        ParseErrorType::MissingToken(token, _) if token == ";" => {
-            Some("statements end with `;`".to_owned())
-        }
+        ParseErrorType::MissingToken(token, _) if token == ";" => Some("statements end with `;`".to_owned()),
         ParseErrorType::MissingToken(token, _) if token == "}" && line.contains(':') => {
             Some("a map is `#{a: 1}`, with a `#`".to_owned())
         }
-        ParseErrorType::AssignmentToConstant(name) => Some(format!("`{name}` is a constant; a variable is `let {name} = …`")),
-        ParseErrorType::WrongFnDefinition => Some("inside a function or block use a closure: `let f = |x| …;`".to_owned()),
+        ParseErrorType::AssignmentToConstant(name) => {
+            Some(format!("`{name}` is a constant; a variable is `let {name} = …`"))
+        }
+        ParseErrorType::WrongFnDefinition => {
+            Some("inside a function or block use a closure: `let f = |x| …;`".to_owned())
+        }
         _ => None,
     }
 }
@@ -255,7 +262,10 @@ fn reserved(word: &str) -> Option<String> {
         "null" | "nil" => "nothing is `()` in Rhai: `if x == () { … }`".to_owned(),
         "await" => "`cdp` and `js` wait by themselves; `await` belongs inside the text of `js(\"await …\")`".to_owned(),
         "async" | "spawn" | "thread" => "a script runs straight on; to send at once there is `cdp_all([…])`".to_owned(),
-        "new" => "there is no `new`: a map is `#{}`, an array `[]`, and objects of the page are made in `js(\"new …\")`".to_owned(),
+        "new" => {
+            "there is no `new`: a map is `#{}`, an array `[]`, and objects of the page are made in `js(\"new …\")`"
+                .to_owned()
+        }
         "var" => "a variable is `let x = …;`".to_owned(),
         "match" | "case" => "it is `switch x { 1 => …, _ => … }`".to_owned(),
         "default" => "the last arm of a `switch` is `_ => …`; as a key it is quoted: `m[\"default\"]`".to_owned(),

@@ -73,9 +73,7 @@ pub struct Ended {
 /// `syntax` with the place, `usage` for a source that is too long.
 pub fn check(source: &str, origin: &str) -> Result<(), Fault> {
     let source = Source::new(source, origin);
-    on_own_thread(move |_| {
-        engine::compile(&engine::limited(), &source, &engine::scope(&[])).map(drop)
-    })?
+    on_own_thread(move |_| engine::compile(&engine::limited(), &source, &engine::scope(&[])).map(drop))?
 }
 
 /// Runs the scripts of one session, any number at once.
@@ -88,10 +86,7 @@ impl Host {
     /// A host for the workspace at `root`.
     pub fn new(root: PathBuf) -> Self {
         engine::warm_up();
-        Self {
-            root,
-            memo: Arc::default(),
-        }
+        Self { root, memo: Arc::default() }
     }
 
     /// The workspace's folder.
@@ -99,14 +94,13 @@ impl Host {
         &self.root
     }
 
+    /// Forgets what belongs to a browser that is no more: the page, and the place among its events.
+    pub fn forget_page(&self) {
+        self.memo.forget();
+    }
+
     /// Runs a script to its end.
-    pub fn run(
-        &self,
-        script: Script,
-        connection: &Connection,
-        cancel: Cancel,
-        output: Arc<dyn Output>,
-    ) -> Ended {
+    pub fn run(&self, script: Script, connection: &Connection, cancel: Cancel, output: Arc<dyn Output>) -> Ended {
         let connection = connection.clone();
         let memo = self.memo.clone();
         // The caller belongs to the script's thread: it is made there.
@@ -135,10 +129,7 @@ fn run_with(
         let limit = SCRIPT_LIMIT.min(stack / 2);
         run_here(&Arc::new(context), &source, &script.args, limit)
     };
-    on_own_thread(run).unwrap_or_else(|fault| Ended {
-        fault: Some(fault),
-        ..Ended::default()
-    })
+    on_own_thread(run).unwrap_or_else(|fault| Ended { fault: Some(fault), ..Ended::default() })
 }
 
 /// Runs a script on this thread.
@@ -147,8 +138,7 @@ fn run_here(context: &Arc<Context>, source: &Source, args: &[String], limit: usi
         let _meter = Meter::start(limit);
         let engine = engine::build(context);
         let mut scope = engine::scope(args);
-        engine::compile(&engine, source, &scope)
-            .and_then(|ast| evaluate(&engine, &mut scope, &ast, source, context))
+        engine::compile(&engine, source, &scope).and_then(|ast| evaluate(&engine, &mut scope, &ast, source, context))
     };
     let mut warnings = context.take_warnings();
     warnings.extend(context.browser.iter().flat_map(Browser::finish));
@@ -166,15 +156,11 @@ fn evaluate(
     source: &Source,
     context: &Context,
 ) -> Result<Option<String>, Fault> {
-    let value = engine
-        .eval_ast_with_scope::<Dynamic>(scope, ast)
-        .map_err(|error| error::uncaught(*error, source))?;
+    let value = engine.eval_ast_with_scope::<Dynamic>(scope, ast).map_err(|error| error::uncaught(*error, source))?;
     if value.is_unit() {
         return Ok(None);
     }
-    say_value(&value, context)
-        .map(Some)
-        .map_err(|failure| error::uncaught(*failure.at(rhai::Position::NONE), source))
+    say_value(&value, context).map(Some).map_err(|failure| error::uncaught(*failure.at(rhai::Position::NONE), source))
 }
 
 fn say_value(value: &Dynamic, context: &Context) -> Result<String, error::Failure> {

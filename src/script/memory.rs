@@ -150,9 +150,7 @@ struct Pause {
 
 impl Pause {
     fn start() -> Self {
-        Self {
-            resume: GAUGE.with(|gauge| gauge.running.replace(false)),
-        }
+        Self { resume: GAUGE.with(|gauge| gauge.running.replace(false)) }
     }
 }
 

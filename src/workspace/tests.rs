@@ -4,11 +4,7 @@ use super::*;
 use crate::testing::TempFolder;
 
 fn identity(name: &str, gateway: &str) -> Identity {
-    Identity {
-        name: name.to_owned(),
-        gateway: gateway.to_owned(),
-        runtime_dir: None,
-    }
+    Identity { name: name.to_owned(), gateway: gateway.to_owned(), runtime_dir: None }
 }
 
 fn mkdir(path: &Path, mode: u32) {
@@ -20,42 +16,28 @@ fn mkdir(path: &Path, mode: u32) {
 fn the_root_is_the_nearest_folder_with_a_private_ghost_folder() {
     let temp = TempFolder::new();
     let (top, inner) = (temp.path().join("top"), temp.path().join("top/a/b"));
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(&inner)
-        .unwrap();
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(&inner).unwrap();
     let uid = nix::unistd::getuid().as_raw();
     mkdir(&top.join(".ghost"), 0o755);
     mkdir(&top.join("a/.ghost"), 0o777);
     symlink(top.join(".ghost"), inner.join(".ghost")).unwrap();
 
     assert_eq!(root_of(&inner, uid), top);
-    assert_eq!(
-        root_of(&inner, uid + 1),
-        inner,
-        "another user's does not count"
-    );
+    assert_eq!(root_of(&inner, uid + 1), inner, "another user's does not count");
 }
 
 #[test]
 fn without_a_ghost_folder_the_working_directory_is_the_root() {
     let temp = TempFolder::new();
 
-    assert_eq!(
-        root_of(temp.path(), nix::unistd::getuid().as_raw()),
-        temp.path()
-    );
+    assert_eq!(root_of(temp.path(), nix::unistd::getuid().as_raw()), temp.path());
 }
 
 #[test]
 fn root_name_and_gateway_each_make_another_session() {
     let base = Session::of(&identity("a", "local"), Path::new("/w"));
 
-    assert_eq!(
-        base.key,
-        Session::of(&identity("a", "local"), Path::new("/w")).key
-    );
+    assert_eq!(base.key, Session::of(&identity("a", "local"), Path::new("/w")).key);
     for (other, folder) in [
         (identity("b", "local"), "/w"),
         (identity("a", "https://h"), "/w"),
@@ -76,14 +58,8 @@ fn every_socket_of_a_folder_is_listed_and_nothing_else() {
 
     let found = SessionFiles::all_in(temp.path());
 
-    let sockets: Vec<_> = found
-        .iter()
-        .map(|files| files.socket.to_path_buf())
-        .collect();
-    assert_eq!(
-        sockets,
-        [temp.path().join("a.sock"), temp.path().join("b.sock")]
-    );
+    let sockets: Vec<_> = found.iter().map(|files| files.socket.to_path_buf()).collect();
+    assert_eq!(sockets, [temp.path().join("a.sock"), temp.path().join("b.sock")]);
     assert!(SessionFiles::all_in(&temp.path().join("missing")).is_empty());
 }
 

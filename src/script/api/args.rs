@@ -126,9 +126,7 @@ impl Options {
         let Some(value) = self.take("timeout_ms") else { return Ok(DEFAULT_TIMEOUT) };
         let length = value.as_float().or_else(|_| value.as_int().map(|length| length as f64));
         match length {
-            Ok(length) if (0.0..=LONGEST_MS).contains(&length) => {
-                Ok(Duration::from_secs_f64(length / 1000.0))
-            }
+            Ok(length) if (0.0..=LONGEST_MS).contains(&length) => Ok(Duration::from_secs_f64(length / 1000.0)),
             _ => Err(self.wrong("timeout_ms", "0 to 86400000 milliseconds", &value)),
         }
     }
@@ -139,10 +137,7 @@ impl Options {
     /// `bad_params` for an option that nobody asked for.
     pub fn finish(self) -> Result<(), Failure> {
         let Some(name) = self.map.keys().next() else { return Ok(()) };
-        let thrown = Thrown::new(
-            FaultCode::BadParams,
-            format!("{} has no option `{name}`", self.of),
-        );
+        let thrown = Thrown::new(FaultCode::BadParams, format!("{} has no option `{name}`", self.of));
         let known = self.known.join(", ");
         Err(match hints::nearest(name, self.known.iter().copied()) {
             Some(near) => thrown.hint(format!("did you mean `{near}`? It takes {known}")),

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use rhai::{
-    Array, Dynamic, EvalAltResult, ImmutableString, Map, Module, NativeCallContext, Position,
-};
+use rhai::{Array, Dynamic, EvalAltResult, ImmutableString, Map, Module, NativeCallContext, Position};
 
 use super::args::{DEFAULT_TIMEOUT, Options, text, wrong};
 use crate::cdp::{Call, Page};
@@ -25,21 +23,16 @@ pub fn register(module: &mut Module) {
     module.set_native_fn("cdp", |call: NativeCallContext, method: Dynamic, params: Dynamic| {
         cdp(&call, method, params, Dynamic::UNIT, Dynamic::UNIT)
     });
-    module.set_native_fn(
-        "cdp",
-        |call: NativeCallContext, method: Dynamic, params: Dynamic, session: Dynamic| {
-            cdp(&call, method, params, session, Dynamic::UNIT)
-        },
-    );
+    module.set_native_fn("cdp", |call: NativeCallContext, method: Dynamic, params: Dynamic, session: Dynamic| {
+        cdp(&call, method, params, session, Dynamic::UNIT)
+    });
     module.set_native_fn(
         "cdp",
         |call: NativeCallContext, method: Dynamic, params: Dynamic, session: Dynamic, options: Dynamic| {
             cdp(&call, method, params, session, options)
         },
     );
-    module.set_native_fn("cdp_all", |call: NativeCallContext, calls: Dynamic| {
-        cdp_all(&call, calls, Dynamic::UNIT)
-    });
+    module.set_native_fn("cdp_all", |call: NativeCallContext, calls: Dynamic| cdp_all(&call, calls, Dynamic::UNIT));
     module.set_native_fn("cdp_all", |call: NativeCallContext, calls: Dynamic, options: Dynamic| {
         cdp_all(&call, calls, options)
     });
@@ -100,10 +93,9 @@ impl Destination {
             Some(value.clone())
         };
         match (field("target_id"), field("session_id").or_else(|| field("sessionId"))) {
-            (Some(target), Some(session)) => Ok(Self::Page(Page {
-                target: target.as_str().into(),
-                session: session.as_str().into(),
-            })),
+            (Some(target), Some(session)) => {
+                Ok(Self::Page(Page { target: target.as_str().into(), session: session.as_str().into() }))
+            }
             (None, Some(session)) => Ok(Self::Session(session.as_str().into())),
             (_, None) => {
                 let message = format!("the session must be {expected}; this map has no `session_id`");
@@ -137,20 +129,14 @@ impl Command {
 
     fn send(&self, context: &Context, browser: &Browser, within: Duration) -> Result<Dynamic, Failure> {
         let answer = match &self.to {
-            Destination::Page(page) => {
-                browser.call_page(context, page, &self.method, &self.params, within)?
-            }
+            Destination::Page(page) => browser.call_page(context, page, &self.method, &self.params, within)?,
             _ => browser.call(context, &self.as_call(), within)?,
         };
         value(&answer)
     }
 
     fn as_call(&self) -> Call<'_> {
-        Call {
-            method: &self.method,
-            params: &self.params,
-            session: self.to.session(),
-        }
+        Call { method: &self.method, params: &self.params, session: self.to.session() }
     }
 }
 
@@ -184,9 +170,7 @@ fn cdp_all(call: &NativeCallContext, calls: Dynamic, options: Dynamic) -> Native
         let outcomes = replies.iter().map(|reply| match reply {
             Ok(answer) => Ok(outcome("result", true, value(answer)?)),
             Err(error) => match failure(context, error.clone()) {
-                Failure::Thrown(thrown) => {
-                    Ok(outcome("error", false, thrown.into_map(Position::NONE).into()))
-                }
+                Failure::Thrown(thrown) => Ok(outcome("error", false, thrown.into_map(Position::NONE).into())),
                 ended => Err(ended),
             },
         });

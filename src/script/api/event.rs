@@ -40,9 +40,7 @@ pub fn register(module: &mut Module) {
     module.set_native_fn("expect_event", |call: NativeCallContext, method: Dynamic, options: Dynamic| {
         expect(&call, "expect_event", &method, options)
     });
-    module.set_native_fn("wait", |call: NativeCallContext, expected: &mut Expectation| {
-        expected.clone().wait(&call)
-    });
+    module.set_native_fn("wait", |call: NativeCallContext, expected: &mut Expectation| expected.clone().wait(&call));
     module.set_custom_type::<Expectation>("Expectation");
 }
 
@@ -69,12 +67,7 @@ struct Expectation {
     within: Duration,
 }
 
-fn expect(
-    call: &NativeCallContext,
-    of: &'static str,
-    method: &Dynamic,
-    options: Dynamic,
-) -> Native<Expectation> {
+fn expect(call: &NativeCallContext, of: &'static str, method: &Dynamic, options: Dynamic) -> Native<Expectation> {
     with_context(call, |context| {
         let method = text("the event", method)?;
         let mut options = Options::new(of, options)?;
@@ -103,22 +96,14 @@ impl Expectation {
         let started = Instant::now();
         let deadline = with_context(call, |context| Ok(context.until(self.within)))?;
         loop {
-            let event = with_context(call, |context| {
-                self.next(context, context.browser()?, deadline, started)
-            })?;
+            let event = with_context(call, |context| self.next(context, context.browser()?, deadline, started))?;
             if self.is_wanted(call, &event)? {
                 return Ok(event);
             }
         }
     }
 
-    fn next(
-        &self,
-        context: &Context,
-        browser: &Browser,
-        deadline: Instant,
-        started: Instant,
-    ) -> Result<Map, Failure> {
+    fn next(&self, context: &Context, browser: &Browser, deadline: Instant, started: Instant) -> Result<Map, Failure> {
         let event = uncounted(|| browser.caller.next(&self.subscription, deadline));
         let event = Uncounted::new(|| event);
         match &*event {

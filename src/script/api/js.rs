@@ -20,7 +20,6 @@ use crate::script::error::{Failure, Thrown};
 use crate::script::value::deep::{self, Untold};
 use crate::wire::FaultCode;
 
-
 type Native<T> = Result<T, Box<EvalAltResult>>;
 
 /// How long a page has to show that it still answers.
@@ -33,9 +32,7 @@ const RECOVERY_WITHIN: Duration = Duration::from_secs(2);
 const REPL_WORDS: [&str; 5] = ["await", "let", "const", "class", "using"];
 
 pub fn register(module: &mut Module) {
-    module.set_native_fn("js", |call: NativeCallContext, expression: Dynamic| {
-        js(&call, &expression, Dynamic::UNIT)
-    });
+    module.set_native_fn("js", |call: NativeCallContext, expression: Dynamic| js(&call, &expression, Dynamic::UNIT));
     module.set_native_fn("js", |call: NativeCallContext, expression: Dynamic, options: Dynamic| {
         js(&call, &expression, options)
     });
@@ -130,13 +127,7 @@ impl Evaluation {
     }
 
     /// Sends one of the two commands; a deadline is looked into before it is told.
-    fn call(
-        &self,
-        context: &Context,
-        browser: &Browser,
-        method: &str,
-        params: &str,
-    ) -> Result<Map, Failure> {
+    fn call(&self, context: &Context, browser: &Browser, method: &str, params: &str) -> Result<Map, Failure> {
         let deadline = context.until(self.within);
         let send = |session: &SessionId| {
             let outcome = browser.try_call(&Call { method, params, session: Some(session) }, deadline);
@@ -191,12 +182,7 @@ impl Evaluation {
 type Sent<T> = Result<(T, SessionId), (CallError, SessionId)>;
 
 /// Sends to a page, once more where its session proved to be gone.
-fn follow<T>(
-    browser: &Browser,
-    page: &Page,
-    deadline: Instant,
-    send: impl Fn(&SessionId) -> Sent<T>,
-) -> Sent<T> {
+fn follow<T>(browser: &Browser, page: &Page, deadline: Instant, send: impl Fn(&SessionId) -> Sent<T>) -> Sent<T> {
     let failed = std::cell::RefCell::new(page.session.clone());
     let outcome = browser.on_page(page, deadline, |session| {
         send(session).map_err(|(error, session)| {

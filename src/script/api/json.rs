@@ -52,7 +52,7 @@ fn decode(value: &Dynamic) -> Result<Blob, Failure> {
     if !memory::has_room(encoded.len()) {
         return Err(End::Memory.into());
     }
-    BASE64.decode(encoded.as_bytes()).map_err(|error| {
-        Thrown::new(FaultCode::BadParams, format!("not base64: {error}")).into()
-    })
+    BASE64
+        .decode(encoded.as_bytes())
+        .map_err(|error| Thrown::new(FaultCode::BadParams, format!("not base64: {error}")).into())
 }

@@ -33,12 +33,8 @@ pub fn register(module: &mut Module) {
 }
 
 fn printed<T: rhai::Variant + Clone>(module: &mut Module) {
-    module.set_native_fn("print", |call: NativeCallContext, value: T| {
-        say(&call, Stream::Stdout, Dynamic::from(value))
-    });
-    module.set_native_fn("debug", |call: NativeCallContext, value: T| {
-        say(&call, Stream::Stderr, Dynamic::from(value))
-    });
+    module.set_native_fn("print", |call: NativeCallContext, value: T| say(&call, Stream::Stdout, Dynamic::from(value)));
+    module.set_native_fn("debug", |call: NativeCallContext, value: T| say(&call, Stream::Stderr, Dynamic::from(value)));
 }
 
 /// `to_string` and the like: JSON, as `print` has it, and safe at any depth.

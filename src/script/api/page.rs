@@ -22,19 +22,13 @@ const DESCRIBE: &str = concat!(
 
 pub fn register(module: &mut Module) {
     module.set_native_fn("ensure_page", |call: NativeCallContext| -> Native<Map> {
-        with_context(&call, |context| {
-            Ok(page_map(&context.browser()?.page_that_is_there(context)?))
-        })
+        with_context(&call, |context| Ok(page_map(&context.browser()?.page_that_is_there(context)?)))
     });
     module.set_native_fn("ensure_page", |call: NativeCallContext, choice: Dynamic| -> Native<Map> {
         with_context(&call, |context| ensure(context, &choice))
     });
-    module.set_native_fn("page_info", |call: NativeCallContext| -> Native<Map> {
-        with_context(&call, page_info)
-    });
-    module.set_native_fn("tabs", |call: NativeCallContext| -> Native<Array> {
-        with_context(&call, tabs)
-    });
+    module.set_native_fn("page_info", |call: NativeCallContext| -> Native<Map> { with_context(&call, page_info) });
+    module.set_native_fn("tabs", |call: NativeCallContext| -> Native<Array> { with_context(&call, tabs) });
 }
 
 fn ensure(context: &Context, choice: &Dynamic) -> Result<Map, Failure> {
@@ -101,12 +95,7 @@ fn remember_size(browser: &Browser, page: &Page, info: Map) -> Map {
 }
 
 /// What is known of a page that cannot be asked: its target's word, and its size as it was.
-fn blocked(
-    context: &Context,
-    browser: &Browser,
-    page: &Page,
-    dialog: Option<Dialog>,
-) -> Result<Map, Failure> {
+fn blocked(context: &Context, browser: &Browser, page: &Page, dialog: Option<Dialog>) -> Result<Map, Failure> {
     let pages = browser.pages(context)?;
     let Some(info) = pages.iter().find(|info| info.target == page.target) else {
         let gone = CallError::TargetGone(page.target.clone());

@@ -63,9 +63,8 @@ fn capture(context: &Context, browser: &Browser, page: &Page, mut params: Map, p
     }
     let params = write(&params.into(), Form::Params)?;
     let answer = browser.call_page(context, page, "Page.captureScreenshot", &params, DEFAULT_TIMEOUT)?;
-    let data = base64_of(answer.result()).ok_or_else(|| {
-        Thrown::new(FaultCode::CdpError, "Page.captureScreenshot: the reply holds no image")
-    })?;
+    let data = base64_of(answer.result())
+        .ok_or_else(|| Thrown::new(FaultCode::CdpError, "Page.captureScreenshot: the reply holds no image"))?;
     save(path, data, context.umask).map_err(|error| cannot_write(path, &error).into())
 }
 

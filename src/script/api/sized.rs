@@ -114,9 +114,7 @@ fn register_split(module: &mut Module) {
     module.set_native_fn("split", |call: NativeCallContext, text: &mut Text, by: Text| {
         collect(&call, text.split(by.as_str()))
     });
-    module.set_native_fn("split", |call: NativeCallContext, text: &mut Text, by: char| {
-        collect(&call, text.split(by))
-    });
+    module.set_native_fn("split", |call: NativeCallContext, text: &mut Text, by: char| collect(&call, text.split(by)));
     module.set_native_fn("split", |call: NativeCallContext, text: &mut Text, by: Text, parts: i64| {
         collect(&call, text.splitn(length(parts).max(1), by.as_str()))
     });

@@ -52,10 +52,9 @@ pub fn plain(mut remote: Map) -> Result<Dynamic, Untold> {
     }
     match text(&remote, "type").as_deref() {
         Some("undefined") | None => Ok(Dynamic::UNIT),
-        Some(kind) => Err(Untold {
-            class: text(&remote, "className").unwrap_or_else(|| kind.to_owned()),
-            by_value_helps: false,
-        }),
+        Some(kind) => {
+            Err(Untold { class: text(&remote, "className").unwrap_or_else(|| kind.to_owned()), by_value_helps: false })
+        }
     }
 }
 
@@ -121,8 +120,7 @@ impl Decoder {
 
     fn items(&mut self, value: Dynamic) -> Result<Dynamic, Untold> {
         let items = value.into_array().unwrap_or_default();
-        let decoded: Result<Array, Untold> =
-            items.into_iter().map(|item| self.inner(item)).collect();
+        let decoded: Result<Array, Untold> = items.into_iter().map(|item| self.inner(item)).collect();
         decoded.map(Dynamic::from_array)
     }
 
@@ -152,9 +150,7 @@ struct Pairs(Vec<(Dynamic, Dynamic)>);
 impl Pairs {
     fn into_map(self) -> Dynamic {
         let entries = self.0.into_iter();
-        let map: Map = entries
-            .map(|(key, value)| (key.to_string().into(), value))
-            .collect();
+        let map: Map = entries.map(|(key, value)| (key.to_string().into(), value)).collect();
         map.into()
     }
 
@@ -163,9 +159,7 @@ impl Pairs {
             return self.into_map();
         }
         let pairs = self.0.into_iter();
-        let array: Array = pairs
-            .map(|(key, value)| Dynamic::from_array(vec![key, value]))
-            .collect();
+        let array: Array = pairs.map(|(key, value)| Dynamic::from_array(vec![key, value])).collect();
         array.into()
     }
 }
@@ -205,10 +199,7 @@ fn node(value: Dynamic) -> Dynamic {
 }
 
 fn untold(class: &str, by_value_helps: bool) -> Untold {
-    Untold {
-        class: class.to_owned(),
-        by_value_helps,
-    }
+    Untold { class: class.to_owned(), by_value_helps }
 }
 
 fn text(map: &Map, key: &str) -> Option<String> {

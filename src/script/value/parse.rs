@@ -84,11 +84,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Puts a value where it belongs and closes what ends with it; the outermost value is handed back.
-    fn close(
-        &mut self,
-        open: &mut Vec<Open>,
-        mut value: Dynamic,
-    ) -> Result<Option<Dynamic>, ParseFailure> {
+    fn close(&mut self, open: &mut Vec<Open>, mut value: Dynamic) -> Result<Option<Dynamic>, ParseFailure> {
         loop {
             let Some(container) = open.last_mut() else {
                 return Ok(Some(value));
@@ -282,9 +278,7 @@ impl<'a> Parser<'a> {
     fn hex(&mut self) -> Result<u32, ParseFailure> {
         let digits = self.text.as_bytes().get(self.at..self.at + 4);
         let code = digits.and_then(|digits| {
-            digits.iter().try_fold(0, |code, &digit| {
-                char::from(digit).to_digit(16).map(|value| code * 16 + value)
-            })
+            digits.iter().try_fold(0, |code, &digit| char::from(digit).to_digit(16).map(|value| code * 16 + value))
         });
         let code = code.ok_or_else(|| self.expected("four hex digits"))?;
         self.at += 4;

@@ -62,12 +62,7 @@ impl std::error::Error for Refusal {}
 /// [`Refusal`]: JSON has no such value (never for [`Form::Json`] and [`Form::Shown`]), too deep, or more
 /// than the script's memory.
 pub fn write(value: &Dynamic, form: Form) -> Result<String, Refusal> {
-    let mut writer = Writer {
-        out: String::new(),
-        form,
-        depth: 0,
-        path: Vec::new(),
-    };
+    let mut writer = Writer { out: String::new(), form, depth: 0, path: Vec::new() };
     writer.value(value)?;
     Ok(writer.out)
 }
@@ -137,10 +132,7 @@ impl Writer {
     }
 
     /// Goes one level in, and gives up where the level, or the text so far, is too much.
-    fn nested(
-        &mut self,
-        write: impl FnOnce(&mut Self) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
+    fn nested(&mut self, write: impl FnOnce(&mut Self) -> Result<(), Refusal>) -> Result<(), Refusal> {
         if self.depth >= DEPTH_LIMIT {
             return Err(Refusal::TooDeep);
         }
@@ -162,8 +154,7 @@ impl Writer {
             }
             self.string(key)?;
             self.out.push(':');
-            self.value(value)
-                .map_err(|refusal| self.inside(Segment::Key(key.to_string()), refusal))?;
+            self.value(value).map_err(|refusal| self.inside(Segment::Key(key.to_string()), refusal))?;
         }
         self.out.push('}');
         Ok(())
@@ -175,8 +166,7 @@ impl Writer {
             if index > 0 {
                 self.out.push(',');
             }
-            self.value(value)
-                .map_err(|refusal| self.inside(Segment::Index(index), refusal))?;
+            self.value(value).map_err(|refusal| self.inside(Segment::Index(index), refusal))?;
         }
         self.out.push(']');
         Ok(())
@@ -276,18 +266,13 @@ impl Writer {
     }
 
     fn unsayable(&self, what: &str) -> Refusal {
-        Refusal::Unsayable {
-            path: String::new(),
-            what: what.to_owned(),
-        }
+        Refusal::Unsayable { path: String::new(), what: what.to_owned() }
     }
 }
 
 /// Whether a float is a whole number that 53 bits tell exactly. Minus zero is not: an integer has none.
 fn is_integral(number: f64) -> bool {
-    number.fract() == 0.0
-        && number.abs() <= 9_007_199_254_740_992.0
-        && !(number == 0.0 && number.is_sign_negative())
+    number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0 && !(number == 0.0 && number.is_sign_negative())
 }
 
 /// What a person calls a value that JSON has no place for.

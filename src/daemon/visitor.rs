@@ -1,0 +1,302 @@
+//! One client: its hello, its request, and for a script two threads: this one listens for a cancel or the client's
+//! death, the other runs the script and writes.
+
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::desk::{Answer, Desk, News, VisitorId};
+use crate::cancel::{Cancel, CancelReason};
+use crate::cdp::Connection;
+use crate::redact::Redactor;
+use crate::script::{self, Host, Script};
+use crate::wire::{BUILD, Done, Fault, FaultCode, PROTOCOL, Reply, Request, Run, Stream, read_frame, write_frame};
+
+/// How long a daemon that ends waits for its clients to read.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// What every visit needs.
+pub(super) struct House {
+    pub(super) desk: Desk,
+    pub(super) host: Arc<Host>,
+    pub(super) redactor: Redactor,
+    pub(super) visits: Visits,
+    /// The digest of the token that this daemon's browsers belong to; `None` where none is needed.
+    pub(super) credential: Option<String>,
+    /// The digest of the settings that this daemon keeps.
+    pub(super) settings: String,
+    /// How long a client may read nothing.
+    pub(super) patience: Duration,
+}
+
+/// How many clients have not had their last word yet.
+#[derive(Clone, Default)]
+pub(super) struct Visits(Arc<(Mutex<usize>, Condvar)>);
+
+/// One of them.
+struct Here(Visits);
+
+impl Visits {
+    fn enter(&self) -> Here {
+        *self.count() += 1;
+        Here(self.clone())
+    }
+
+    /// Waits until every client has had its last word, but not for a client that does not read it.
+    pub(super) fn wait_for_last_words(&self) {
+        let count = self.count();
+        let waited = self.0.1.wait_timeout_while(count, LAST_WORDS, |count| *count > 0);
+        drop(waited);
+    }
+
+    fn count(&self) -> MutexGuard<'_, usize> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        *self.0.count() -= 1;
+        self.0.0.1.notify_all();
+    }
+}
+
+/// Serves one client until it or its request is done.
+pub(super) fn receive(stream: UnixStream, id: VisitorId, house: &Arc<House>) {
+    let _here = house.visits.enter();
+    // A client that hangs up needs no answer.
+    let _ = Visit { reader: stream, id, house }.serve();
+}
+
+struct Visit<'a> {
+    reader: UnixStream,
+    id: VisitorId,
+    house: &'a Arc<House>,
+}
+
+impl Visit<'_> {
+    fn serve(&mut self) -> io::Result<()> {
+        while let Some(request) = read_frame(&mut self.reader)? {
+            match request {
+                Request::Hello { .. } => {
+                    let (protocol, build) = (PROTOCOL, BUILD.to_owned());
+                    self.answer(&Reply::Hello { protocol, build, pid: std::process::id() })?;
+                }
+                Request::Status => match self.house.desk.status() {
+                    Some(status) => self.answer(&Reply::Status(Box::new(status)))?,
+                    None => return Ok(()),
+                },
+                Request::Stop => match self.house.desk.stop() {
+                    Some(stopped) => self.answer(&Reply::Stopped(Box::new(stopped)))?,
+                    None => return Ok(()),
+                },
+                Request::Run(run) => self.run(*run)?,
+                // Nothing runs on this connection, so nothing is left to end.
+                Request::Cancel => {}
+                Request::Unknown => self.answer(&Reply::Refused(unknown_request()))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, reply: &Reply) -> io::Result<()> {
+        write_frame(&mut self.reader, reply)
+    }
+
+    /// Has the script run on another thread, and listens to the client meanwhile.
+    fn run(&mut self, run: Run) -> io::Result<()> {
+        if run.credential != self.house.credential {
+            return self.answer(&Reply::Refused(other_credential()));
+        }
+        let cancel = Cancel::new();
+        let errand = Errand {
+            writer: Arc::new(Writer::new(self.reader.try_clone()?, self.house)?),
+            cancel: cancel.clone(),
+            id: self.id,
+            house: self.house.clone(),
+        };
+        errand.writer.send(&Reply::Accepted)?;
+        let here = self.house.visits.enter();
+        let work = move || {
+            errand.carry_out(run);
+            drop(here);
+        };
+        thread::Builder::new().name("errand".to_owned()).stack_size(256 << 10).spawn(work)?;
+        loop {
+            match read_frame(&mut self.reader) {
+                Ok(Some(Request::Cancel)) => self.cancel(&cancel, CancelReason::Interrupted),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => {
+                    self.cancel(&cancel, CancelReason::ClientGone);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn cancel(&self, cancel: &Cancel, reason: CancelReason) {
+        cancel.cancel(reason);
+        self.house.desk.tell(News::Gone(self.id));
+    }
+}
+
+/// One script, from its acceptance to its last word.
+struct Errand {
+    writer: Arc<Writer>,
+    cancel: Cancel,
+    id: VisitorId,
+    house: Arc<House>,
+}
+
+impl Errand {
+    fn carry_out(self, run: Run) {
+        let stop = run.stop;
+        let done = self.done(run);
+        // The client may be gone: what is to be stopped is stopped all the same.
+        let _ = self.writer.send(&Reply::Done(Box::new(self.redacted(done))));
+        self.house.desk.tell(News::Finished(self.id));
+        if stop && let Some(stopped) = self.house.desk.stop() {
+            let _ = self.writer.send(&Reply::Stopped(Box::new(stopped)));
+        }
+        self.writer.hang_up();
+    }
+
+    fn done(&self, run: Run) -> Done {
+        let deadline = run.timeout_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
+        let answers = self.house.desk.want(self.id, &self.cancel);
+        let (connection, mut warnings) = match self.browser(&answers, deadline) {
+            Ok(browser) => browser,
+            Err(done) => return done,
+        };
+        if run.settings != self.house.settings {
+            warnings.push(OTHER_SETTINGS.to_owned());
+        }
+        let ended = self.house.host.run(script(run, deadline), &connection, self.cancel.clone(), self.writer.clone());
+        warnings.extend(ended.warnings);
+        Done { value: ended.value, fault: ended.fault, warnings }
+    }
+
+    /// Waits for the browser, and tells the client what for.
+    fn browser(
+        &self,
+        answers: &Receiver<Answer>,
+        deadline: Option<Instant>,
+    ) -> Result<(Connection, Vec<String>), Done> {
+        loop {
+            let answer = match deadline {
+                Some(deadline) => answers.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+                None => answers.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match answer {
+                // A client that is gone is noticed by whoever listens to it.
+                Ok(Answer::Progress(phase)) => drop(self.writer.send(&Reply::Progress { phase, elapsed_ms: 0 })),
+                Ok(Answer::Ready { connection, warnings }) => return Ok((connection, warnings)),
+                Ok(Answer::Refused { fault, warnings }) => {
+                    return Err(Done { fault: Some(fault), warnings, value: None });
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    self.house.desk.tell(News::Gone(self.id));
+                    return Err(Done { fault: Some(no_time()), ..Done::default() });
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let fault = Fault::new(FaultCode::Cancelled, "cancelled while waiting for a browser");
+                    return Err(Done { fault: Some(fault), ..Done::default() });
+                }
+            }
+        }
+    }
+
+    /// What leaves the process is searched for secrets; errors also for what looks like one.
+    fn redacted(&self, mut done: Done) -> Done {
+        let redactor = &self.house.redactor;
+        let clean = |text: &mut String| *text = redactor.error(text).into_owned();
+        if let Some(value) = &mut done.value {
+            *value = redactor.output(value).into_owned();
+        }
+        done.warnings.iter_mut().for_each(clean);
+        done.fault = done.fault.map(|fault| redacted_fault(fault, redactor));
+        done
+    }
+}
+
+/// A fault without secrets, in every text that it holds.
+pub(super) fn redacted_fault(mut fault: Fault, redactor: &Redactor) -> Fault {
+    fn walk(value: &mut serde_json::Value, redactor: &Redactor) {
+        match value {
+            serde_json::Value::String(text) => *text = redactor.error(text).into_owned(),
+            serde_json::Value::Array(items) => items.iter_mut().for_each(|item| walk(item, redactor)),
+            serde_json::Value::Object(fields) => fields.values_mut().for_each(|field| walk(field, redactor)),
+            _ => {}
+        }
+    }
+    fault.message = redactor.error(&fault.message).into_owned();
+    fault.hint = fault.hint.map(|hint| redactor.error(&hint).into_owned());
+    fault.context.values_mut().for_each(|value| walk(value, redactor));
+    fault
+}
+
+fn script(run: Run, deadline: Option<Instant>) -> Script {
+    Script {
+        source: run.source,
+        origin: run.origin,
+        args: run.args,
+        cwd: PathBuf::from(std::ffi::OsString::from_vec(run.cwd)),
+        umask: run.umask,
+        deadline,
+    }
+}
+
+/// The client's side of the socket. Blocks while the client is slow, but not for ever.
+struct Writer {
+    stream: Mutex<UnixStream>,
+    redactor: Redactor,
+}
+
+impl Writer {
+    fn new(stream: UnixStream, house: &House) -> io::Result<Self> {
+        stream.set_write_timeout(Some(house.patience))?;
+        Ok(Self { stream: Mutex::new(stream), redactor: house.redactor.clone() })
+    }
+
+    fn send(&self, reply: &Reply) -> io::Result<()> {
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        write_frame(&mut *stream, reply)
+    }
+
+    /// Ends the connection, and with it the thread that listens to the client.
+    fn hang_up(&self) {
+        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        // The client may have hung up first.
+        let _ = stream.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+impl script::Output for Writer {
+    fn write(&self, stream: Stream, text: &str) -> Result<(), script::Closed> {
+        let text = self.redactor.output(text).into_owned();
+        self.send(&Reply::Output { stream, text }).map_err(|_| script::Closed)
+    }
+}
+
+const OTHER_SETTINGS: &str = "this session's daemon was started with other settings and keeps them; \
+    `ghost-browser stop` makes the next call start one with yours";
+
+fn unknown_request() -> Fault {
+    Fault::new(FaultCode::Usage, format!("a request that build {BUILD} does not know"))
+        .hint("`ghost-browser stop` ends this daemon; the next call starts one of your build")
+}
+
+fn other_credential() -> Fault {
+    Fault::new(FaultCode::OtherCredential, "another credential owns this session")
+        .hint("`ghost-browser stop` releases its browser; or `--name` starts a session beside it")
+}
+
+fn no_time() -> Fault {
+    Fault::new(FaultCode::NoBrowser, "no browser within --timeout")
+        .hint("a longer --timeout leaves time for a cold start")
+}
