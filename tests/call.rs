@@ -10,19 +10,11 @@ fn three_calls_share_one_browser() {
     let sandbox = Sandbox::of(&gateway);
 
     assert_eq!(sandbox.script("print(1)").quietly(), "1");
-    assert_eq!(
-        sandbox
-            .script("cdp(\"Browser.getVersion\").protocolVersion")
-            .quietly(),
-        "1.3"
-    );
+    assert_eq!(sandbox.script("cdp(\"Browser.getVersion\").protocolVersion").quietly(), "1.3");
     assert_eq!(sandbox.script("js(\"1+1\")").quietly(), "2");
     assert_eq!(sandbox.stop().quietly(), "released browser");
 
-    assert_eq!(
-        (gateway.gets(), gateway.sockets(), gateway.deletes()),
-        (1, 1, 1)
-    );
+    assert_eq!((gateway.gets(), gateway.sockets(), gateway.deletes()), (1, 1, 1));
     assert_eq!(gateway.cdp().count("Browser.getVersion"), 1);
     gateway.assert_nothing_owed();
 }
@@ -34,10 +26,7 @@ fn the_page_is_where_the_last_call_left_it() {
     let go = r#"cdp("Page.navigate", #{url: "https://here.example/"}, ensure_page());"#;
     assert_eq!(sandbox.script(go).quietly(), "");
 
-    assert_eq!(
-        sandbox.script("js(\"location.href\")").quietly(),
-        "https://here.example/"
-    );
+    assert_eq!(sandbox.script("js(\"location.href\")").quietly(), "https://here.example/");
 
     sandbox.stop();
     gateway.assert_nothing_owed();
@@ -79,16 +68,8 @@ fn nothing_but_a_script_creates_or_sends_anything() {
     assert_eq!(sandbox.status()["state"], "stopped");
     assert_eq!(sandbox.stop().quietly(), "browser already stopped");
     let version = sandbox.ghost(["--version"]);
-    assert!(
-        version.quietly().contains(env!("CARGO_PKG_VERSION")),
-        "{version:#?}"
-    );
-    assert!(
-        sandbox
-            .ghost(["skill"])
-            .quietly()
-            .starts_with("---\nname: ghost-browser")
-    );
+    assert!(version.quietly().contains(env!("CARGO_PKG_VERSION")), "{version:#?}");
+    assert!(sandbox.ghost(["skill"]).quietly().starts_with("---\nname: ghost-browser"));
     assert!(sandbox.ghost(["--help"]).quietly().contains("Usage"));
 
     assert_eq!(gateway.requests(), 0);
@@ -102,23 +83,10 @@ fn a_script_may_end_without_a_newline_have_other_line_ends_or_name_its_interpret
     let bom = "\u{feff}print(4)";
 
     assert_eq!(sandbox.script("print(1)").quietly(), "1");
-    assert_eq!(
-        sandbox.script("let x = 1;\r\nprint(x + 1)\r\n").quietly(),
-        "2"
-    );
-    assert_eq!(
-        sandbox
-            .script("#!/usr/bin/env ghost-browser\nprint(3)\n")
-            .quietly(),
-        "3"
-    );
+    assert_eq!(sandbox.script("let x = 1;\r\nprint(x + 1)\r\n").quietly(), "2");
+    assert_eq!(sandbox.script("#!/usr/bin/env ghost-browser\nprint(3)\n").quietly(), "3");
     assert_eq!(sandbox.script(bom).quietly(), "4");
-    assert_eq!(
-        sandbox
-            .shell("ghost-browser <<'RHAI'\nprint(5)\nRHAI")
-            .quietly(),
-        "5"
-    );
+    assert_eq!(sandbox.shell("ghost-browser <<'RHAI'\nprint(5)\nRHAI").quietly(), "5");
 
     sandbox.stop();
     gateway.assert_nothing_owed();
@@ -147,12 +115,7 @@ fn a_file_gets_its_arguments_and_an_argument_is_a_script() {
     let sandbox = Sandbox::of(&gateway);
     sandbox.file("echo.rhai", "for word in args { print(word); }");
 
-    assert_eq!(
-        sandbox
-            .ghost(["run", "echo.rhai", "one", "two words"])
-            .quietly(),
-        "one\ntwo words"
-    );
+    assert_eq!(sandbox.ghost(["run", "echo.rhai", "one", "two words"]).quietly(), "one\ntwo words");
     assert_eq!(sandbox.ghost(["run", "-e", "40 + 2"]).quietly(), "42");
 
     sandbox.stop();
@@ -183,10 +146,7 @@ fn a_failing_script_names_its_line_and_keeps_the_browser() {
 
     assert_eq!(said.stdout, "1\n");
     let error = said.fails_with(1);
-    assert!(
-        error.contains("no luck") && error.contains("stdin:2:1"),
-        "{error}"
-    );
+    assert!(error.contains("no luck") && error.contains("stdin:2:1"), "{error}");
     assert_eq!(sandbox.status()["state"], "connected");
     sandbox.stop();
     gateway.assert_nothing_owed();
@@ -215,10 +175,7 @@ fn names_are_sessions_of_their_own() {
     assert_eq!(gateway.allocations(), 2);
     assert_eq!(sandbox.ghost(["status"]).quietly(), "stopped");
     for name in ["one", "two"] {
-        assert_eq!(
-            sandbox.ghost(["stop", "--name", name]).quietly(),
-            "released browser"
-        );
+        assert_eq!(sandbox.ghost(["stop", "--name", name]).quietly(), "released browser");
     }
     gateway.assert_nothing_owed();
 }
@@ -259,15 +216,9 @@ fn json_is_one_envelope() {
 
     let envelope = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     let (good, bad) = (envelope(good.value()), (bad.code, envelope(&bad.stdout)));
-    assert_eq!(
-        (&good["ok"], &good["value"]["a"]),
-        (&true.into(), &1.into())
-    );
+    assert_eq!((&good["ok"], &good["value"]["a"]), (&true.into(), &1.into()));
     assert!(good["output"].to_string().contains("said"), "{good:#}");
-    assert_eq!(
-        (bad.0, &bad.1["ok"], &bad.1["error"]["code"]),
-        (Some(1), &false.into(), &"script_error".into())
-    );
+    assert_eq!((bad.0, &bad.1["ok"], &bad.1["error"]["code"]), (Some(1), &false.into(), &"script_error".into()));
     sandbox.stop();
     gateway.assert_nothing_owed();
 }

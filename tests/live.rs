@@ -38,10 +38,7 @@ fn values_come_back_exactly() {
         ("new Set([1, 2])", "[1,2]"),
         ("new Date(0)", "1970-01-01T00:00:00.000Z"),
         ("Promise.resolve('later')", "later"),
-        (
-            "({a: {b: [null, true, 'x']}})",
-            r#"{"a":{"b":[null,true,"x"]}}"#,
-        ),
+        ("({a: {b: [null, true, 'x']}})", r#"{"a":{"b":[null,true,"x"]}}"#),
         ("undefined", ""),
     ];
     sandbox.script(";").value();
@@ -59,11 +56,7 @@ fn an_error_of_the_page_reads_like_one() {
 
     let said = sandbox.script("js(\"nope.x\")");
 
-    assert!(
-        said.fails_with(1)
-            .contains("ReferenceError: nope is not defined"),
-        "{said:#?}"
-    );
+    assert!(said.fails_with(1).contains("ReferenceError: nope is not defined"), "{said:#?}");
     sandbox.stop();
 }
 
@@ -86,10 +79,7 @@ fn the_first_example_fills_in_its_form_with_real_events() {
 
     let said = sandbox.ghost(["run".as_ref(), example.as_os_str(), "picture.png".as_ref()]);
 
-    assert!(
-        said.value().contains("Ada from London was here."),
-        "{said:#?}"
-    );
+    assert!(said.value().contains("Ada from London was here."), "{said:#?}");
     assert!(said.stdout.contains("\"real\":true"), "{said:#?}");
     assert!(sandbox.work().join("picture.png").exists());
     sandbox.stop();
@@ -100,10 +90,7 @@ fn stop_leaves_no_chromium_and_no_folder() {
     let sandbox = Sandbox::local();
     sandbox.script(PAGE).value();
     let status = sandbox.status();
-    assert_eq!(
-        (&status["state"], &status["gateway"]),
-        (&"connected".into(), &"local".into())
-    );
+    assert_eq!((&status["state"], &status["gateway"]), (&"connected".into(), &"local".into()));
     assert!(!sandbox.chromiums().is_empty(), "a Chromium runs");
 
     assert_eq!(sandbox.stop().quietly(), "released browser");

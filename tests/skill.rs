@@ -42,41 +42,24 @@ fn every_command_and_script_of_the_skill_works_in_its_order() {
 fn the_first_script_of_the_readme_works() {
     let sandbox = Sandbox::local();
     let readme = read("README.md");
-    let first = blocks(&readme)
-        .into_iter()
-        .find(|block| block.text.contains("<<'RHAI'"));
+    let first = blocks(&readme).into_iter().find(|block| block.text.contains("<<'RHAI'"));
     let lines = first.expect("the readme has a script").text;
     let install = |line: &&str| !line.starts_with("cargo install");
 
     let said = sandbox.shell(&lines.lines().filter(install).collect::<Vec<_>>().join("\n"));
 
-    assert!(
-        said.value()
-            .contains(r#"{"heading":"Hello, ghost","title":"Hello"}"#),
-        "{said:#?}"
-    );
+    assert!(said.value().contains(r#"{"heading":"Hello, ghost","title":"Hello"}"#), "{said:#?}");
     assert!(said.stdout.ends_with("released browser\n"), "{said:#?}");
 }
 
 #[test]
 fn every_script_in_the_documents_and_examples_parses() {
     let engine = rhai::Engine::new_raw();
-    let mut scripts: Vec<_> = ["README.md", "skill/SKILL.md"]
-        .iter()
-        .flat_map(|file| scripts_of(&read(file)))
-        .collect();
-    scripts.extend(
-        examples()
-            .iter()
-            .map(|path| fs::read_to_string(path).unwrap()),
-    );
+    let mut scripts: Vec<_> = ["README.md", "skill/SKILL.md"].iter().flat_map(|file| scripts_of(&read(file))).collect();
+    scripts.extend(examples().iter().map(|path| fs::read_to_string(path).unwrap()));
 
     for script in &scripts {
-        let body = if script.starts_with("#!") {
-            script.split_once('\n').unwrap().1
-        } else {
-            script
-        };
+        let body = if script.starts_with("#!") { script.split_once('\n').unwrap().1 } else { script };
         let parsed = engine.compile(body);
         assert!(parsed.is_ok(), "{script}\n{}", parsed.unwrap_err());
     }
@@ -96,12 +79,7 @@ fn scripts_of(document: &str) -> Vec<String> {
 
 fn here_documents(text: &str) -> Vec<String> {
     let parts = text.split("<<'RHAI'\n").skip(1);
-    parts
-        .filter_map(|part| {
-            part.split_once("RHAI\n")
-                .map(|(script, _)| script.to_owned())
-        })
-        .collect()
+    parts.filter_map(|part| part.split_once("RHAI\n").map(|(script, _)| script.to_owned())).collect()
 }
 
 fn blocks(document: &str) -> Vec<Block> {
@@ -111,23 +89,15 @@ fn blocks(document: &str) -> Vec<Block> {
     opening
         .map(|(_, part)| {
             let (language, text) = part.split_once('\n').expect("a fence is a line");
-            Block {
-                language: language.to_owned(),
-                text: format!("{text}\n"),
-            }
+            Block { language: language.to_owned(), text: format!("{text}\n") }
         })
         .collect()
 }
 
 fn examples() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
-    let files = fs::read_dir(folder)
-        .unwrap()
-        .flatten()
-        .map(|entry| entry.path());
-    files
-        .filter(|path| path.extension().is_some_and(|end| end == "rhai"))
-        .collect()
+    let files = fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
+    files.filter(|path| path.extension().is_some_and(|end| end == "rhai")).collect()
 }
 
 fn read(file: &str) -> String {

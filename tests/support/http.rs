@@ -29,26 +29,18 @@ impl HttpRequest {
         let mut request = Self {
             method,
             path: path.to_owned(),
-            query: url::form_urlencoded::parse(query.as_bytes())
-                .into_owned()
-                .collect(),
+            query: url::form_urlencoded::parse(query.as_bytes()).into_owned().collect(),
             headers: lines.filter_map(header).collect(),
             body: Vec::new(),
         };
-        let length = request
-            .header("content-length")
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(0);
+        let length = request.header("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
         request.body = vec![0; length];
         stream.read_exact(&mut request.body).ok()?;
         Some(request)
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {
-        let found = self
-            .headers
-            .iter()
-            .find(|(key, _)| key.eq_ignore_ascii_case(name));
+        let found = self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 
@@ -107,11 +99,7 @@ impl HttpAnswer {
             Delivery::Whole => self.send(&mut stream, &self.length(), &self.body),
             Delivery::CutAtClose(kept) => self.send(&mut stream, "", self.part(kept)),
             Delivery::CutChunk(kept) => {
-                let chunk = [
-                    format!("{:x}\r\n", self.body.len()).as_bytes(),
-                    self.part(kept),
-                ]
-                .concat();
+                let chunk = [format!("{:x}\r\n", self.body.len()).as_bytes(), self.part(kept)].concat();
                 self.send(&mut stream, "Transfer-Encoding: chunked\r\n", &chunk)
             }
             Delivery::Drip(pause) => self.drip(&mut stream, pause),
@@ -135,10 +123,7 @@ impl HttpAnswer {
     }
 
     fn head(&self, framing: &str) -> String {
-        let mut head = format!(
-            "HTTP/1.1 {} Scripted\r\nConnection: close\r\n{framing}",
-            self.status
-        );
+        let mut head = format!("HTTP/1.1 {} Scripted\r\nConnection: close\r\n{framing}", self.status);
         for (key, value) in &self.headers {
             head.push_str(&format!("{key}: {value}\r\n"));
         }
@@ -161,9 +146,6 @@ pub fn reset(stream: TcpStream) -> io::Result<()> {
 
 /// Makes the last close of `stream` an RST.
 pub fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
-    let linger = nix::libc::linger {
-        l_onoff: 1,
-        l_linger: 0,
-    };
+    let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
     Ok(setsockopt(stream, sockopt::Linger, &linger)?)
 }

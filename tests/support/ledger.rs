@@ -15,10 +15,7 @@ pub struct Ledger<T> {
 
 impl<T> Default for Ledger<T> {
     fn default() -> Self {
-        Self {
-            entries: Mutex::default(),
-            written: Condvar::new(),
-        }
+        Self { entries: Mutex::default(), written: Condvar::new() }
     }
 }
 
@@ -39,15 +36,8 @@ impl<T: Clone + Debug> Ledger<T> {
         let mut entries = lock(&self.entries);
         while !holds(&entries) {
             let left = end.saturating_duration_since(Instant::now());
-            assert!(
-                !left.is_zero(),
-                "waited in vain for {what}; the ledger:\n{entries:#?}"
-            );
-            entries = self
-                .written
-                .wait_timeout(entries, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            assert!(!left.is_zero(), "waited in vain for {what}; the ledger:\n{entries:#?}");
+            entries = self.written.wait_timeout(entries, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

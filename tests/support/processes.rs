@@ -28,11 +28,7 @@ impl Process {
         if matches!(*fields.first()?, "Z" | "X") {
             return None;
         }
-        Some(Self {
-            pid,
-            command: command_line(pid),
-            started: (*fields.get(19)?).to_owned(),
-        })
+        Some(Self { pid, command: command_line(pid), started: (*fields.get(19)?).to_owned() })
     }
 
     pub fn is_alive(&self) -> bool {
@@ -60,9 +56,7 @@ pub fn belonging_to(folder: &Path) -> Vec<Process> {
 
 fn belongs(pid: i32, folder: &Path) -> bool {
     let of = PathBuf::from(format!("/proc/{pid}"));
-    let named = |file: &str| {
-        fs::read(of.join(file)).is_ok_and(|text| contains(&text, folder.as_os_str().as_bytes()))
-    };
+    let named = |file: &str| fs::read(of.join(file)).is_ok_and(|text| contains(&text, folder.as_os_str().as_bytes()));
     let stands = || fs::read_link(of.join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
     named("cmdline") || named("environ") || stands() || holds(&of, folder)
 }
@@ -70,9 +64,7 @@ fn belongs(pid: i32, folder: &Path) -> bool {
 /// Whether it has a file below `folder` open.
 fn holds(of: &Path, folder: &Path) -> bool {
     let files = fs::read_dir(of.join("fd")).into_iter().flatten().flatten();
-    files
-        .filter_map(|file| fs::read_link(file.path()).ok())
-        .any(|file| file.starts_with(folder))
+    files.filter_map(|file| fs::read_link(file.path()).ok()).any(|file| file.starts_with(folder))
 }
 
 fn command_line(pid: i32) -> String {

@@ -42,18 +42,14 @@ impl Sandbox {
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::SeqCst);
-        // Literally /tmp: a socket's path has little room.
-        let root = PathBuf::from(format!("/tmp/ghost-test-{}-{number}", std::process::id()));
+        // Literally /tmp, and few letters: neither a socket's path nor Chromium's folder beside it has much room.
+        let root = PathBuf::from(format!("/tmp/gb{}-{number}", std::process::id()));
         for folder in ["", "home", "work", "tmp"] {
             let made = DirBuilder::new().mode(0o700).create(root.join(folder));
             made.unwrap_or_else(|error| panic!("make {}: {error}", root.join(folder).display()));
         }
         let root = root.canonicalize().expect("the folder was just made");
-        let mut sandbox = Self {
-            root,
-            env: Vec::new(),
-            met: RefCell::default(),
-        };
+        let mut sandbox = Self { root, env: Vec::new(), met: RefCell::default() };
         sandbox.set("PATH", std::env::var_os("PATH").unwrap_or_default());
         sandbox.set("HOME", sandbox.root.join("home"));
         sandbox.set("TMPDIR", sandbox.root.join("tmp"));
@@ -101,14 +97,13 @@ impl Sandbox {
 
     /// The state folder. It is the binary that makes it.
     pub fn state(&self) -> PathBuf {
-        self.root.join("state")
+        self.root.join("s")
     }
 
     /// Writes a file of the workspace and gives its path.
     pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.work().join(name);
-        fs::create_dir_all(path.parent().expect("a file has a folder"))
-            .expect("make the file's folder");
+        fs::create_dir_all(path.parent().expect("a file has a folder")).expect("make the file's folder");
         fs::write(&path, content).expect("write a file of the workspace");
         path
     }
@@ -121,14 +116,8 @@ impl Sandbox {
     }
 
     fn prepare(&self, mut command: Command) -> Command {
-        command
-            .env_clear()
-            .envs(self.env.iter().cloned())
-            .current_dir(self.work());
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.env_clear().envs(self.env.iter().cloned()).current_dir(self.work());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
@@ -146,21 +135,13 @@ impl Sandbox {
 
     /// Runs a script from standard input, with arguments.
     #[track_caller]
-    pub fn script_with<A: AsRef<OsStr>>(
-        &self,
-        args: impl IntoIterator<Item = A>,
-        text: impl AsRef<[u8]>,
-    ) -> Said {
+    pub fn script_with<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>, text: impl AsRef<[u8]>) -> Said {
         self.spawn(args, text).wait()
     }
 
     /// Starts a run and leaves it running.
     #[track_caller]
-    pub fn spawn<A: AsRef<OsStr>>(
-        &self,
-        args: impl IntoIterator<Item = A>,
-        stdin: impl AsRef<[u8]>,
-    ) -> Running {
+    pub fn spawn<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>, stdin: impl AsRef<[u8]>) -> Running {
         Running::start(self.command(args), stdin.as_ref().to_vec())
     }
 
@@ -169,11 +150,7 @@ impl Sandbox {
     pub fn shell(&self, line: &str) -> Said {
         let binary = Path::new(env!("CARGO_BIN_EXE_ghost-browser"));
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let folders = binary
-            .parent()
-            .into_iter()
-            .map(Path::to_owned)
-            .chain(std::env::split_paths(&path));
+        let folders = binary.parent().into_iter().map(Path::to_owned).chain(std::env::split_paths(&path));
         let mut shell = self.prepare(Command::new("sh"));
         shell.args(["-c", line]);
         shell.env("PATH", std::env::join_paths(folders).expect("a PATH"));
@@ -184,8 +161,8 @@ impl Sandbox {
     #[track_caller]
     pub fn status(&self) -> Value {
         let said = self.ghost(["status", "--json"]);
-        let status: Value = serde_json::from_str(&said.stdout)
-            .unwrap_or_else(|error| panic!("status --json: {error}\n{said:#?}"));
+        let status: Value =
+            serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("status --json: {error}\n{said:#?}"));
         for key in ["pid", "keeper_pid"] {
             let pid = status[key].as_i64().and_then(|pid| pid.try_into().ok());
             self.met.borrow_mut().extend(pid.and_then(Process::find));
@@ -231,9 +208,7 @@ impl Sandbox {
     pub fn processes(&self) -> Vec<Process> {
         let mut found = processes::belonging_to(&self.root);
         let met = self.met.borrow();
-        let more = met
-            .iter()
-            .filter(|known| known.is_alive() && !found.iter().any(|new| new.pid == known.pid));
+        let more = met.iter().filter(|known| known.is_alive() && !found.iter().any(|new| new.pid == known.pid));
         let more: Vec<_> = more.cloned().collect();
         found.extend(more);
         found
@@ -241,9 +216,7 @@ impl Sandbox {
 
     /// Chromium processes of this sandbox.
     pub fn chromiums(&self) -> Vec<Process> {
-        let chromium = |process: &Process| {
-            process.command.contains("chrom") || process.command.contains("--type=")
-        };
+        let chromium = |process: &Process| process.command.contains("chrom") || process.command.contains("--type=");
         self.processes().into_iter().filter(chromium).collect()
     }
 
@@ -290,9 +263,7 @@ impl Drop for Sandbox {
             self.end_everything();
         } else {
             let stopped = Running::start(self.command(["stop", "--all"]), Vec::new()).end(HUNG);
-            let clean = wait_until(GONE, || {
-                self.processes().is_empty() && self.litter().is_empty()
-            });
+            let clean = wait_until(GONE, || self.processes().is_empty() && self.litter().is_empty());
             let left = (self.processes(), self.litter());
             self.end_everything();
             if clean.is_err() {
@@ -317,10 +288,7 @@ impl Said {
     /// Fails unless it succeeded and wrote nothing to stderr; gives what it printed, without the last newline.
     #[track_caller]
     pub fn quietly(&self) -> &str {
-        assert_eq!(
-            self.stderr, "",
-            "a successful run says nothing on stderr: {self:#?}"
-        );
+        assert_eq!(self.stderr, "", "a successful run says nothing on stderr: {self:#?}");
         self.value()
     }
 
@@ -364,12 +332,7 @@ impl Running {
             // The test may have stopped listening.
             let _ = end.send((child.wait().ok(), said));
         });
-        Self {
-            pid,
-            lines,
-            done,
-            heard: String::new(),
-        }
+        Self { pid, lines, done, heard: String::new() }
     }
 
     pub fn pid(&self) -> i32 {
@@ -384,10 +347,7 @@ impl Running {
     /// Waits for one more line of stdout.
     #[track_caller]
     pub fn line(&mut self) -> String {
-        let line = self
-            .lines
-            .recv_timeout(HUNG)
-            .expect("another line of output");
+        let line = self.lines.recv_timeout(HUNG).expect("another line of output");
         self.heard.push_str(&line);
         line.trim_end_matches('\n').to_owned()
     }
@@ -395,20 +355,14 @@ impl Running {
     /// Waits for its end.
     #[track_caller]
     pub fn wait(self) -> Said {
-        self.end(HUNG).unwrap_or_else(|| {
-            panic!("the binary, or who inherited its output, still runs after {HUNG:?}")
-        })
+        self.end(HUNG).unwrap_or_else(|| panic!("the binary, or who inherited its output, still runs after {HUNG:?}"))
     }
 
     fn end(mut self, patience: Duration) -> Option<Said> {
         let (status, stderr) = self.done.recv_timeout(patience).ok()?;
         let mut stdout = std::mem::take(&mut self.heard);
         stdout.extend(self.lines.try_iter());
-        Some(Said {
-            code: status.and_then(|status| status.code()),
-            stdout,
-            stderr,
-        })
+        Some(Said { code: status.and_then(|status| status.code()), stdout, stderr })
     }
 }
 
@@ -486,7 +440,5 @@ fn is_profile(folder: &Path) -> bool {
 
 fn is_kept(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    [".lock", ".log", "lock", "history"]
-        .iter()
-        .any(|end| name.ends_with(end))
+    [".lock", ".log", "lock", "history"].iter().any(|end| name.ends_with(end))
 }

@@ -41,11 +41,7 @@ impl Release {
             Some(_) => None,
             None => config.base.effective_token(config.token.as_ref()),
         };
-        let scheme = if websocket.scheme() == "ws" {
-            "http"
-        } else {
-            "https"
-        };
+        let scheme = if websocket.scheme() == "ws" { "http" } else { "https" };
         let authority = base::authority(websocket);
         let path = path(id);
         let query = base::query(websocket.query(), token.as_ref());
@@ -103,9 +99,7 @@ impl Release {
     fn judge(&self, outcome: Result<u16, NoAnswer>) -> Result<(), ReleaseError> {
         match (outcome, self.owner) {
             (Ok(200..300 | 404 | 410), Owner::Exact) => Ok(()),
-            (Ok(status @ (200..300 | 404 | 410)), Owner::Shared) => {
-                Err(ReleaseError::Unprovable(unprovable(status)))
-            }
+            (Ok(status @ (200..300 | 404 | 410)), Owner::Shared) => Err(ReleaseError::Unprovable(unprovable(status))),
             (Ok(status), _) => Err(failed(Why::Status(status))),
             (Err(none), _) => Err(failed(none.why())),
         }

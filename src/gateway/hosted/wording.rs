@@ -87,9 +87,7 @@ impl Why {
     fn hint(self) -> Option<&'static str> {
         match self {
             Self::Status(401 | 403) => Some("check APIFY_TOKEN: the gateway did not accept it"),
-            Self::NotFound | Self::Refused => {
-                Some("check GHOST_GATEWAY_URL, and that the network can be reached")
-            }
+            Self::NotFound | Self::Refused => Some("check GHOST_GATEWAY_URL, and that the network can be reached"),
             Self::Proxy => Some("check HTTPS_PROXY, ALL_PROXY and NO_PROXY"),
             _ => None,
         }

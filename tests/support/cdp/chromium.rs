@@ -44,12 +44,7 @@ type Frames = Vec<String>;
 
 impl Default for Chromium {
     fn default() -> Self {
-        let mut chromium = Self {
-            pages: BTreeMap::new(),
-            sessions: BTreeMap::new(),
-            next: 0,
-            discovering: false,
-        };
+        let mut chromium = Self { pages: BTreeMap::new(), sessions: BTreeMap::new(), next: 0, discovering: false };
         chromium.open_page("about:blank");
         chromium
     }
@@ -58,10 +53,7 @@ impl Default for Chromium {
 impl Chromium {
     /// All that the browser sends because of `command`.
     pub(super) fn answer(&mut self, command: &Command) -> Frames {
-        let known = command
-            .session
-            .as_ref()
-            .is_none_or(|id| self.sessions.contains_key(id));
+        let known = command.session.as_ref().is_none_or(|id| self.sessions.contains_key(id));
         if !known {
             return refuse(command, NO_SESSION);
         }
@@ -70,35 +62,24 @@ impl Chromium {
             ("Target", name) => self.target(command, name),
             ("Page", name) => self.page(command, name),
             ("Runtime", name) => self.runtime(command, name),
-            ("Input" | "Network" | "DOM" | "Log" | "Emulation" | "Inspector", _) => {
-                reply(command, json!({}))
-            }
+            ("Input" | "Network" | "DOM" | "Log" | "Emulation" | "Inspector", _) => reply(command, json!({})),
             _ => refuse(command, NOT_FOUND),
         }
     }
 
     pub(super) fn sessions(&self) -> Vec<(String, String)> {
         let attached = self.sessions.iter();
-        attached
-            .filter_map(|(id, session)| Some((id.clone(), session.target.clone()?)))
-            .collect()
+        attached.filter_map(|(id, session)| Some((id.clone(), session.target.clone()?))).collect()
     }
 
     /// A new page, and what is sent about it to everyone who attaches to new pages.
     pub(super) fn open_page(&mut self, url: &str) -> (String, Frames) {
         let target = self.fresh("TARGET");
-        let tab = Tab {
-            url: url.to_owned(),
-            title: String::new(),
-        };
+        let tab = Tab { url: url.to_owned(), title: String::new() };
         self.pages.insert(target.clone(), tab);
         let mut frames = Vec::new();
         if self.discovering {
-            frames.push(event(
-                None,
-                "Target.targetCreated",
-                json!({"targetInfo": self.info(&target)}),
-            ));
+            frames.push(event(None, "Target.targetCreated", json!({"targetInfo": self.info(&target)})));
         }
         for (parent, auto) in self.auto_attachers() {
             frames.extend(self.attach(&target, parent, auto.waits).1);
@@ -121,19 +102,14 @@ impl Chromium {
             .collect();
         self.pages.remove(target);
         if self.discovering {
-            frames.push(event(
-                None,
-                "Target.targetDestroyed",
-                json!({"targetId": target}),
-            ));
+            frames.push(event(None, "Target.targetDestroyed", json!({"targetId": target})));
         }
         frames
     }
 
     pub(super) fn crash_page(&mut self, target: &str) -> Frames {
         let of_target = |(id, session): (&String, &Session)| {
-            (session.target.as_deref() == Some(target))
-                .then(|| event(Some(id), "Inspector.targetCrashed", json!({})))
+            (session.target.as_deref() == Some(target)).then(|| event(Some(id), "Inspector.targetCrashed", json!({})))
         };
         self.sessions.iter().filter_map(of_target).collect()
     }
@@ -149,10 +125,7 @@ impl Chromium {
     fn target(&mut self, command: &Command, name: &str) -> Frames {
         match name {
             "getTargets" => reply(command, json!({"targetInfos": self.infos()})),
-            "getTargetInfo" => self.with_target(
-                command,
-                |model, target| json!({"targetInfo": model.info(target)}),
-            ),
+            "getTargetInfo" => self.with_target(command, |model, target| json!({"targetInfo": model.info(target)})),
             "activateTarget" => self.with_target(command, |_, _| json!({})),
             "createTarget" => self.create(command),
             "closeTarget" => self.close_target(command),
@@ -179,8 +152,7 @@ impl Chromium {
             }
             "navigate" => self.navigate(command, &target),
             "getFrameTree" => {
-                let frame =
-                    json!({"id": target, "loaderId": "LOADER", "url": self.pages[&target].url});
+                let frame = json!({"id": target, "loaderId": "LOADER", "url": self.pages[&target].url});
                 reply(command, json!({"frameTree": {"frame": frame}}))
             }
             "getLayoutMetrics" => reply(command, metrics()),
@@ -194,10 +166,7 @@ impl Chromium {
             return refuse(command, NOT_FOUND);
         };
         let tab = &self.pages[&target];
-        let page = Page {
-            url: &tab.url,
-            title: &tab.title,
-        };
+        let page = Page { url: &tab.url, title: &tab.title };
         match name {
             "evaluate" => reply(command, evaluate(&command.params, &page)),
             _ => reply(command, json!({})),
@@ -239,9 +208,7 @@ impl Chromium {
 
     fn set_auto_attach(&mut self, command: &Command) -> Frames {
         let wanted = command.params["autoAttach"] == true;
-        let auto = wanted.then(|| AutoAttach {
-            waits: command.params["waitForDebuggerOnStart"] == true,
-        });
+        let auto = wanted.then(|| AutoAttach { waits: command.params["waitForDebuggerOnStart"] == true });
         // At a page it concerns frames and workers, of which there are none here.
         let Some(session) = command.session.clone() else {
             return reply(command, json!({}));
@@ -260,17 +227,9 @@ impl Chromium {
     fn set_discover(&mut self, command: &Command) -> Frames {
         self.discovering = command.params["discover"] == true;
         let told = |target: &String| {
-            event(
-                command.session.as_deref(),
-                "Target.targetCreated",
-                json!({"targetInfo": self.info(target)}),
-            )
+            event(command.session.as_deref(), "Target.targetCreated", json!({"targetInfo": self.info(target)}))
         };
-        let mut frames: Frames = if self.discovering {
-            self.pages.keys().map(told).collect()
-        } else {
-            Vec::new()
-        };
+        let mut frames: Frames = if self.discovering { self.pages.keys().map(told).collect() } else { Vec::new() };
         frames.push(command.reply(json!({})));
         frames
     }
@@ -282,9 +241,10 @@ impl Chromium {
         tab.url = url;
         let mut frames = reply(command, json!({"frameId": target, "loaderId": "LOADER"}));
         for name in ["Page.domContentEventFired", "Page.loadEventFired"] {
-            let watching = self.sessions.iter().filter(|(_, session)| {
-                session.page_enabled && session.target.as_deref() == Some(target)
-            });
+            let watching = self
+                .sessions
+                .iter()
+                .filter(|(_, session)| session.page_enabled && session.target.as_deref() == Some(target));
             frames.extend(watching.map(|(id, _)| event(Some(id), name, json!({"timestamp": 1.5}))));
         }
         frames
@@ -294,39 +254,23 @@ impl Chromium {
     fn attach(&mut self, target: &str, parent: Option<String>, waits: bool) -> (String, Frames) {
         let session = self.add_session(Some(target.to_owned()), parent.clone());
         let told = json!({"sessionId": session, "targetInfo": self.info(target), "waitingForDebugger": waits});
-        (
-            session,
-            vec![event(parent.as_deref(), "Target.attachedToTarget", told)],
-        )
+        (session, vec![event(parent.as_deref(), "Target.attachedToTarget", told)])
     }
 
     fn add_session(&mut self, target: Option<String>, parent: Option<String>) -> String {
         let id = self.fresh("SESSION");
-        let session = Session {
-            target,
-            parent,
-            page_enabled: false,
-            auto_attach: None,
-        };
+        let session = Session { target, parent, page_enabled: false, auto_attach: None };
         self.sessions.insert(id.clone(), session);
         id
     }
 
     fn auto_attachers(&self) -> Vec<(Option<String>, AutoAttach)> {
-        let browsers = self
-            .sessions
-            .iter()
-            .filter(|(_, session)| session.target.is_none());
-        browsers
-            .filter_map(|(id, session)| Some((Some(id.clone()), session.auto_attach?)))
-            .collect()
+        let browsers = self.sessions.iter().filter(|(_, session)| session.target.is_none());
+        browsers.filter_map(|(id, session)| Some((Some(id.clone()), session.auto_attach?))).collect()
     }
 
     fn session(&mut self, command: &Command) -> &mut Session {
-        let id = command
-            .session
-            .as_ref()
-            .expect("only called with a session");
+        let id = command.session.as_ref().expect("only called with a session");
         self.sessions.get_mut(id).expect("`answer` has looked")
     }
 
@@ -336,10 +280,7 @@ impl Chromium {
 
     fn with_target(&self, command: &Command, answer: impl Fn(&Self, &str) -> Value) -> Frames {
         let own = self.target_of(command);
-        let target = command.params["targetId"]
-            .as_str()
-            .or(own.as_deref())
-            .unwrap_or_default();
+        let target = command.params["targetId"].as_str().or(own.as_deref()).unwrap_or_default();
         if !self.pages.contains_key(target) {
             return refuse(command, NO_TARGET);
         }
@@ -352,10 +293,7 @@ impl Chromium {
 
     fn info(&self, target: &str) -> Value {
         let tab = &self.pages[target];
-        let attached = self
-            .sessions
-            .values()
-            .any(|session| session.target.as_deref() == Some(target));
+        let attached = self.sessions.values().any(|session| session.target.as_deref() == Some(target));
         json!({
             "targetId": target, "type": "page", "title": tab.title, "url": tab.url, "attached": attached,
             "canAccessOpener": false, "browserContextId": "CONTEXT",
@@ -390,14 +328,8 @@ fn metrics() -> Value {
 
 /// The title that a `data:` page declares, else nothing.
 fn title(url: &str) -> String {
-    let after = url
-        .split_once("<title>")
-        .map(|(_, rest)| rest)
-        .unwrap_or_default();
-    after
-        .split_once("</title>")
-        .map(|(title, _)| title.to_owned())
-        .unwrap_or_default()
+    let after = url.split_once("<title>").map(|(_, rest)| rest).unwrap_or_default();
+    after.split_once("</title>").map(|(title, _)| title.to_owned()).unwrap_or_default()
 }
 
 fn text<'a>(command: &'a Command, name: &str) -> &'a str {
@@ -409,11 +341,7 @@ fn reply(command: &Command, result: Value) -> Frames {
 }
 
 fn refuse(command: &Command, (code, message): (i64, &str)) -> Frames {
-    let message = if code == NOT_FOUND.0 {
-        format!("'{}' {message}", command.method)
-    } else {
-        message.to_owned()
-    };
+    let message = if code == NOT_FOUND.0 { format!("'{}' {message}", command.method) } else { message.to_owned() };
     vec![command.refusal(code, &message)]
 }
 

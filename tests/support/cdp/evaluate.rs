@@ -35,9 +35,7 @@ fn value(source: &str, page: &Page<'_>) -> Option<Value> {
 /// Without a final semicolon and outer parentheses.
 fn bare(source: &str) -> &str {
     let source = source.trim().trim_end_matches(';').trim();
-    let inner = source
-        .strip_prefix('(')
-        .and_then(|rest| rest.strip_suffix(')'));
+    let inner = source.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
     inner.map_or(source, bare)
 }
 
@@ -61,8 +59,7 @@ fn sum(source: &str, page: &Page<'_>) -> Option<Value> {
 
 /// A remote object that carries the value in both forms, plain and deep.
 fn remote(value: &Value) -> Value {
-    let mut object =
-        json!({"type": type_of(value), "value": value, "deepSerializedValue": deep(value)});
+    let mut object = json!({"type": type_of(value), "value": value, "deepSerializedValue": deep(value)});
     match value {
         Value::Null => object["subtype"] = json!("null"),
         Value::Array(_) => object["subtype"] = json!("array"),
@@ -79,10 +76,7 @@ fn deep(value: &Value) -> Value {
             json!({"type": "array", "value": items.iter().map(deep).collect::<Vec<_>>()})
         }
         Value::Object(fields) => {
-            let pairs: Vec<_> = fields
-                .iter()
-                .map(|(key, of)| json!([key, deep(of)]))
-                .collect();
+            let pairs: Vec<_> = fields.iter().map(|(key, of)| json!([key, deep(of)])).collect();
             json!({"type": "object", "value": pairs})
         }
         plain => json!({"type": type_of(plain), "value": plain}),
@@ -101,6 +95,7 @@ fn type_of(value: &Value) -> &'static str {
 fn reference_error(source: &str) -> Value {
     let text = format!("ReferenceError: {source} is not defined\n    at <anonymous>:1:1");
     let exception = json!({"type": "object", "subtype": "error", "className": "ReferenceError", "description": text, "objectId": "1.1.1"});
-    let details = json!({"exceptionId": 1, "text": "Uncaught", "lineNumber": 0, "columnNumber": 0, "exception": exception});
+    let details =
+        json!({"exceptionId": 1, "text": "Uncaught", "lineNumber": 0, "columnNumber": 0, "exception": exception});
     json!({"result": exception, "exceptionDetails": details})
 }

@@ -86,10 +86,7 @@ pub enum CloseReply {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Closing {
     /// The client closed with this code; `reply` is what it got.
-    ByClient {
-        code: Option<u16>,
-        reply: CloseReply,
-    },
+    ByClient { code: Option<u16>, reply: CloseReply },
     /// No close handshake.
     Lost,
 }
@@ -97,10 +94,7 @@ pub enum Closing {
 impl Closing {
     /// Whether it is a release: 1000 both ways.
     pub fn is_normal(self) -> bool {
-        let normal = Self::ByClient {
-            code: Some(1000),
-            reply: CloseReply::Code(1000),
-        };
+        let normal = Self::ByClient { code: Some(1000), reply: CloseReply::Code(1000) };
         self == normal
     }
 }
@@ -163,13 +157,8 @@ impl FakeCdp {
     #[track_caller]
     pub fn wait_for(&self, method: &str, times: usize) -> Command {
         let what = format!("{times} x {method}");
-        self.0
-            .commands
-            .wait_until(&what, |seen| count(seen, method) >= times);
-        let mut seen = self
-            .commands()
-            .into_iter()
-            .filter(|command| command.method == method);
+        self.0.commands.wait_until(&what, |seen| count(seen, method) >= times);
+        let mut seen = self.commands().into_iter().filter(|command| command.method == method);
         seen.nth(times - 1).expect("it was just counted")
     }
 
@@ -247,18 +236,12 @@ impl FakeCdp {
     /// Every attachment there is: (session id, target id).
     pub fn sessions(&self) -> Vec<(String, String)> {
         let peers = lock(&self.0.peers).clone();
-        peers
-            .iter()
-            .flat_map(|peer| lock(&peer.model).sessions())
-            .collect()
+        peers.iter().flat_map(|peer| lock(&peer.model).sessions()).collect()
     }
 
     fn each_wire(&self, act: impl Fn(&Wire)) {
         let peers = lock(&self.0.peers).clone();
-        peers
-            .iter()
-            .filter_map(|peer| peer.wire.upgrade())
-            .for_each(|wire| act(&wire));
+        peers.iter().filter_map(|peer| peer.wire.upgrade()).for_each(|wire| act(&wire));
     }
 
     fn each_model(&self, mut act: impl FnMut(&mut Chromium) -> Vec<String>) {
@@ -273,14 +256,9 @@ impl FakeCdp {
 
     /// Serves one connection until it ends.
     pub(super) fn serve(&self, wire: Arc<Wire>) -> Closing {
-        let peer = Peer {
-            wire: Arc::downgrade(&wire),
-            model: Arc::default(),
-        };
+        let peer = Peer { wire: Arc::downgrade(&wire), model: Arc::default() };
         lock(&self.0.peers).push(peer.clone());
-        let config = WebSocketConfig::default()
-            .max_message_size(None)
-            .max_frame_size(None);
+        let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
         let mut socket = WebSocket::from_raw_socket(Ear(wire.clone()), Role::Server, Some(config));
         loop {
             match socket.read() {
@@ -365,8 +343,5 @@ fn react_later(peer: Peer, command: Command, pause: Duration, reaction: Reaction
 }
 
 fn count(commands: &[Command], method: &str) -> usize {
-    commands
-        .iter()
-        .filter(|command| command.method == method)
-        .count()
+    commands.iter().filter(|command| command.method == method).count()
 }

@@ -93,11 +93,7 @@ impl Wire {
     fn readable(&self, mood: Mood) -> io::Result<bool> {
         let wake = PollFd::new(self.wake.0.as_fd(), PollFlags::POLLIN);
         let socket = PollFd::new(self.socket.as_fd(), PollFlags::POLLIN);
-        let mut watched = if mood == Mood::Deaf {
-            vec![wake]
-        } else {
-            vec![wake, socket]
-        };
+        let mut watched = if mood == Mood::Deaf { vec![wake] } else { vec![wake, socket] };
         poll(&mut watched, PollTimeout::NONE)?;
         if watched[0].any() == Some(true) {
             (&self.wake.0).read_exact(&mut [0])?;

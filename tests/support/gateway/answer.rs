@@ -65,13 +65,7 @@ impl Answer {
 
     /// A status without a browser.
     pub fn status(status: u16) -> Self {
-        Self {
-            mints: false,
-            status,
-            ..Self::browser()
-        }
-        .without_id_header()
-        .body("{\"error\": \"scripted\"}")
+        Self { mints: false, status, ..Self::browser() }.without_id_header().body("{\"error\": \"scripted\"}")
     }
 
     /// A redirect to `location`, which must not be followed.
@@ -182,11 +176,7 @@ impl Answer {
             return body(minted);
         }
         let cdp = json!({"webSocketDebuggerUrl": minted.url});
-        if in_country {
-            json!({"browserId": minted.id, "cdp": cdp}).to_string()
-        } else {
-            cdp.to_string()
-        }
+        if in_country { json!({"browserId": minted.id, "cdp": cdp}).to_string() } else { cdp.to_string() }
     }
 
     pub(super) fn wait(&self) {

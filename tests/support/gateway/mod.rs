@@ -142,10 +142,7 @@ impl FakeGateway {
     }
 
     /// Answers the next DELETEs so; then truthfully again.
-    pub fn answers_releases_with<A: Into<ReleaseAnswer>>(
-        &self,
-        answers: impl IntoIterator<Item = A>,
-    ) {
+    pub fn answers_releases_with<A: Into<ReleaseAnswer>>(&self, answers: impl IntoIterator<Item = A>) {
         lock(&self.0.releases).extend(answers.into_iter().map(Into::into));
     }
 
@@ -172,17 +169,12 @@ impl FakeGateway {
 
     /// Requests of any kind, WebSocket handshakes included.
     pub fn requests(&self) -> usize {
-        self.ledger()
-            .iter()
-            .filter(|seen| matches!(seen, Seen::Request { .. }))
-            .count()
+        self.ledger().iter().filter(|seen| matches!(seen, Seen::Request { .. })).count()
     }
 
     /// `GET /json/version` and its like: each may bill a browser.
     pub fn gets(&self) -> usize {
-        self.count("GET", "/json/version")
-            + self.count("GET", "/json")
-            + self.count("GET", "/json/list")
+        self.count("GET", "/json/version") + self.count("GET", "/json") + self.count("GET", "/json/list")
     }
 
     /// DELETE requests.
@@ -192,10 +184,7 @@ impl FakeGateway {
 
     /// WebSockets that were opened.
     pub fn sockets(&self) -> usize {
-        self.ledger()
-            .iter()
-            .filter(|seen| matches!(seen, Seen::Opened { .. }))
-            .count()
+        self.ledger().iter().filter(|seen| matches!(seen, Seen::Opened { .. })).count()
     }
 
     /// Browsers that came into being.
@@ -219,14 +208,8 @@ impl FakeGateway {
     pub fn assert_nothing_owed(&self) {
         self.wait_until("every browser to be released", |seen| owed(seen).is_empty());
         let seen = self.ledger();
-        let wrongs: Vec<_> = seen
-            .iter()
-            .filter(|seen| matches!(seen, Seen::Wrong(_)))
-            .collect();
-        assert!(
-            wrongs.is_empty(),
-            "the contract was broken: {wrongs:#?}\nthe ledger:\n{seen:#?}"
-        );
+        let wrongs: Vec<_> = seen.iter().filter(|seen| matches!(seen, Seen::Wrong(_))).collect();
+        assert!(wrongs.is_empty(), "the contract was broken: {wrongs:#?}\nthe ledger:\n{seen:#?}");
     }
 }
 
@@ -264,8 +247,7 @@ impl Books {
             Route::Release(id) => self.release(&request, &id),
             Route::Other => {
                 let what = format!("{} {}", request.method, request.path);
-                self.ledger
-                    .write(Seen::Wrong(format!("nobody may ask for {what}")));
+                self.ledger.write(Seen::Wrong(format!("nobody may ask for {what}")));
                 plain(404, "{}")
             }
         };
@@ -297,29 +279,16 @@ impl Books {
 
     fn mint(&self, answer: &Answer) -> Minted {
         let number = self.minted.fetch_add(1, Ordering::SeqCst) + 1;
-        let id = answer
-            .id
-            .clone()
-            .unwrap_or_else(|| format!("browser-{number}-{}", self.port));
+        let id = answer.id.clone().unwrap_or_else(|| format!("browser-{number}-{}", self.port));
         let token = format!("socket-token-{number}-{}", self.port);
         let path = encoded(&id);
-        let own = format!(
-            "ws://127.0.0.1:{}/devtools/browser/{path}?token={token}",
-            self.port
-        );
+        let own = format!("ws://127.0.0.1:{}/devtools/browser/{path}?token={token}", self.port);
         if answer.mints {
-            let browser = Browser {
-                id: id.clone(),
-                token,
-                handshake: answer.handshake,
-            };
+            let browser = Browser { id: id.clone(), token, handshake: answer.handshake };
             lock(&self.browsers).push(browser);
             self.ledger.write(Seen::Minted { id: id.clone() });
         }
-        Minted {
-            id,
-            url: answer.url.clone().unwrap_or(own),
-        }
+        Minted { id, url: answer.url.clone().unwrap_or(own) }
     }
 
     fn write_answer(&self, answer: &Answer, minted: &Minted, in_country: bool) -> HttpAnswer {
@@ -337,17 +306,12 @@ impl Books {
 
     fn make_session(&self) -> HttpAnswer {
         if let Some(answer) = lock(&self.sessions).pop_front() {
-            let nobody = Minted {
-                id: String::new(),
-                url: String::new(),
-            };
+            let nobody = Minted { id: String::new(), url: String::new() };
             answer.wait();
             return self.write_answer(&answer.without_id_header(), &nobody, false);
         }
         let session = format!("session-{}", self.minted.fetch_add(1, Ordering::SeqCst) + 1);
-        self.ledger.write(Seen::SessionMade {
-            session: session.clone(),
-        });
+        self.ledger.write(Seen::SessionMade { session: session.clone() });
         plain(200, &json!({"session": session}).to_string())
     }
 
@@ -359,22 +323,16 @@ impl Books {
             Some(ReleaseAnswer::Status(status)) => status,
             None => self.judge(request, id),
         };
-        self.ledger.write(Seen::Deleted {
-            id: id.to_owned(),
-            status,
-        });
+        self.ledger.write(Seen::Deleted { id: id.to_owned(), status });
         plain(status, "")
     }
 
     /// The truthful answer to a DELETE.
     fn judge(&self, request: &HttpRequest, id: &str) -> u16 {
         let Some(browser) = self.browser(id) else {
-            let session =
-                |seen: &Seen| matches!(seen, Seen::SessionMade { session } if session == id);
+            let session = |seen: &Seen| matches!(seen, Seen::SessionMade { session } if session == id);
             if !self.ledger.all().iter().any(session) {
-                self.ledger.write(Seen::Wrong(
-                    "a DELETE of something that never was".to_owned(),
-                ));
+                self.ledger.write(Seen::Wrong("a DELETE of something that never was".to_owned()));
             }
             return 404;
         };
@@ -385,10 +343,7 @@ impl Books {
     }
 
     fn browser(&self, id: &str) -> Option<Browser> {
-        lock(&self.browsers)
-            .iter()
-            .find(|browser| browser.id == id)
-            .cloned()
+        lock(&self.browsers).iter().find(|browser| browser.id == id).cloned()
     }
 
     fn socket(&self, stream: TcpStream, request: &HttpRequest, id: &str) {
@@ -407,12 +362,7 @@ impl Books {
     }
 
     fn speak(&self, mut stream: TcpStream, request: &HttpRequest, id: &str) {
-        let key = derive_accept_key(
-            request
-                .header("sec-websocket-key")
-                .unwrap_or_default()
-                .as_bytes(),
-        );
+        let key = derive_accept_key(request.header("sec-websocket-key").unwrap_or_default().as_bytes());
         let head = format!(
             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {key}\r\n\r\n"
         );
@@ -422,10 +372,7 @@ impl Books {
         let Ok(wire) = Wire::new(stream) else { return };
         self.ledger.write(Seen::Opened { id: id.to_owned() });
         let how = self.cdp.serve(wire);
-        self.ledger.write(Seen::Closed {
-            id: id.to_owned(),
-            how,
-        });
+        self.ledger.write(Seen::Closed { id: id.to_owned(), how });
     }
 }
 
@@ -446,23 +393,16 @@ fn route(request: &HttpRequest) -> Route {
 }
 
 fn plain(status: u16, body: &str) -> HttpAnswer {
-    HttpAnswer {
-        status,
-        headers: Vec::new(),
-        body: body.as_bytes().to_vec(),
-        delivery: Delivery::Whole,
-    }
+    HttpAnswer { status, headers: Vec::new(), body: body.as_bytes().to_vec(), delivery: Delivery::Whole }
 }
 
 fn broken(delivery: Delivery) -> HttpAnswer {
-    HttpAnswer {
-        delivery,
-        ..plain(200, "")
-    }
+    HttpAnswer { delivery, ..plain(200, "") }
 }
 
 fn requests(seen: &[Seen], method: &str, path_end: &str) -> usize {
-    let matches = |seen: &&Seen| matches!(seen, Seen::Request { method: m, path, .. } if m == method && path.ends_with(path_end));
+    let matches =
+        |seen: &&Seen| matches!(seen, Seen::Request { method: m, path, .. } if m == method && path.ends_with(path_end));
     seen.iter().filter(matches).count()
 }
 
@@ -474,18 +414,12 @@ fn minted(seen: &[Seen]) -> impl Iterator<Item = &String> {
 }
 
 fn owed(seen: &[Seen]) -> Vec<String> {
-    minted(seen)
-        .filter(|id| !is_paid(seen, id))
-        .cloned()
-        .collect()
+    minted(seen).filter(|id| !is_paid(seen, id)).cloned().collect()
 }
 
 fn is_paid(seen: &[Seen], id: &str) -> bool {
     seen.iter().any(|seen| match seen {
-        Seen::Deleted {
-            id: deleted,
-            status,
-        } => deleted == id && matches!(status, 200..=299 | 404 | 410),
+        Seen::Deleted { id: deleted, status } => deleted == id && matches!(status, 200..=299 | 404 | 410),
         Seen::Closed { id: closed, how } => closed == id && how.is_normal(),
         _ => false,
     })
@@ -495,11 +429,7 @@ fn is_paid(seen: &[Seen], id: &str) -> bool {
 fn encoded(id: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
     let one = |byte: u8| {
-        if plain(&byte) {
-            char::from(byte).to_string()
-        } else {
-            format!("%{byte:02X}")
-        }
+        if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
     };
     id.bytes().map(one).collect()
 }
@@ -508,8 +438,5 @@ fn encoded(id: &str) -> String {
 fn decoded(part: &str) -> String {
     let escaped = part.replace('+', "%2B");
     let mut pairs = url::form_urlencoded::parse(escaped.as_bytes());
-    pairs
-        .next()
-        .map(|(key, _)| key.into_owned())
-        .unwrap_or_default()
+    pairs.next().map(|(key, _)| key.into_owned()).unwrap_or_default()
 }
