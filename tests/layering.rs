@@ -14,7 +14,24 @@ const LAYERS: &[(u8, &[&str])] = &[
     (4, &["daemon"]),
     (3, &["script"]),
     (2, &["lease", "cdp", "gateway", "local"]),
-    (1, &["wire", "secret", "redact", "workspace", "places", "config", "proxy", "ids", "cancel", "deadline"]),
+    (
+        1,
+        &[
+            "wire",
+            "launch",
+            "raw_path",
+            "testing",
+            "secret",
+            "redact",
+            "workspace",
+            "places",
+            "config",
+            "proxy",
+            "ids",
+            "cancel",
+            "deadline",
+        ],
+    ),
 ];
 
 /// Who must not know whom, though the layers would allow it, and why.

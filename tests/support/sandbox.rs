@@ -42,8 +42,8 @@ impl Sandbox {
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::SeqCst);
-        // Literally /tmp: a socket's path has little room.
-        let root = PathBuf::from(format!("/tmp/ghost-test-{}-{number}", std::process::id()));
+        // Literally /tmp, and few letters: neither a socket's path nor Chromium's folder beside it has much room.
+        let root = PathBuf::from(format!("/tmp/gb{}-{number}", std::process::id()));
         for folder in ["", "home", "work", "tmp"] {
             let made = DirBuilder::new().mode(0o700).create(root.join(folder));
             made.unwrap_or_else(|error| panic!("make {}: {error}", root.join(folder).display()));
@@ -97,7 +97,7 @@ impl Sandbox {
 
     /// The state folder. It is the binary that makes it.
     pub fn state(&self) -> PathBuf {
-        self.root.join("state")
+        self.root.join("s")
     }
 
     /// Writes a file of the workspace and gives its path.
