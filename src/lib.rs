@@ -5,6 +5,12 @@ compile_error!(
     "ghost-browser runs on Linux and macOS only: it rests on Unix sockets, kernel locks and process groups"
 );
 
+// 6 doors
+pub mod cli;
+
+// 5 client
+pub mod client;
+
 // 1 words
 pub mod cancel;
 pub mod config;

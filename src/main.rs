@@ -1,1 +1,7 @@
-fn main() {}
+//! Arguments in, an exit code out.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ghost_browser::cli::main()
+}

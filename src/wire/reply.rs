@@ -46,6 +46,16 @@ pub enum Reply {
     Unknown,
 }
 
+/// What a daemon says to its starter, once, before it closes that pipe.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ready {
+    /// It listens.
+    Listening,
+    /// It will not start.
+    Refused(Fault),
+}
+
 /// What keeps a caller waiting before its script runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -56,6 +66,8 @@ pub enum Phase {
     Allocating,
     /// The browser is there and the connection is being made.
     Connecting,
+    /// The script runs: the wait is over. Said only after another phase was.
+    Running,
     /// A phase of a newer build.
     #[serde(other)]
     Unknown,

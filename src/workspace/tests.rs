@@ -7,6 +7,7 @@ fn identity(name: &str, gateway: &str) -> Identity {
     Identity {
         name: name.to_owned(),
         gateway: gateway.to_owned(),
+        gateway_name: gateway.to_owned(),
         runtime_dir: None,
     }
 }
