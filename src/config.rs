@@ -39,7 +39,7 @@ pub const NAME: &str = "GHOST_BROWSER_NAME";
 /// The environment variable that names the only state folder that counts.
 pub const RUNTIME_DIR: &str = "GHOST_BROWSER_RUNTIME_DIR";
 
-/// What the hosted Chromium's environment of this machine is made from: the daemon itself starts with none.
+/// What the environment of a Chromium of this machine is made from: the daemon itself starts with none.
 const FOR_LOCAL_CHROMIUM: [&str; 15] = [
     "PATH",
     "HOME",
@@ -65,6 +65,8 @@ pub struct Identity {
     pub name: String,
     /// The gateway as the session key knows it: the base URL without its query, or `local`.
     pub gateway: String,
+    /// What the gateway is called: its host, or `local`.
+    pub gateway_name: String,
     /// `GHOST_BROWSER_RUNTIME_DIR`.
     pub runtime_dir: Option<PathBuf>,
 }
@@ -76,6 +78,8 @@ impl Identity {
         Self {
             name: variables.raw(NAME).map_or_else(default_name, |name| name.to_string_lossy().into_owned()),
             gateway: gateway_choice::key(&variables),
+            gateway_name: gateway_choice::read(&variables)
+                .map_or_else(|_| "unknown".to_owned(), |choice| choice.display_name().to_owned()),
             runtime_dir: variables.raw(RUNTIME_DIR).map(PathBuf::from),
         }
     }

@@ -3,6 +3,12 @@
 #[cfg(not(unix))]
 compile_error!("ghost-browser runs on Linux and macOS only: it rests on Unix sockets, kernel locks and process groups");
 
+// 6 doors
+pub mod cli;
+
+// 5 client
+pub mod client;
+
 // 4 daemon
 pub mod daemon;
 

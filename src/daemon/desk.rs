@@ -4,6 +4,7 @@
 //! a channel of its own; an answer that nobody waits for any more is let go.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
@@ -58,23 +59,36 @@ pub(super) enum Answer {
 
 /// A way to the supervisor. Clones lead to the same one.
 #[derive(Clone)]
-pub(super) struct Desk(Sender<News>);
+pub(super) struct Desk {
+    news: Sender<News>,
+    has_browser: Arc<AtomicBool>,
+}
 
 impl Desk {
     /// The desk, and where its news arrives.
     pub(super) fn open() -> (Self, Receiver<News>) {
         let (sender, receiver) = mpsc::channel();
-        (Self(sender), receiver)
+        (Self { news: sender, has_browser: Arc::default() }, receiver)
     }
 
     /// Tells the supervisor something. One that has ended has no use for it.
     pub(super) fn tell(&self, news: News) {
-        let _ = self.0.send(news);
+        let _ = self.news.send(news);
     }
 
     /// A sender for threads that know no desk.
     pub(super) fn sender(&self) -> Sender<News> {
-        self.0.clone()
+        self.news.clone()
+    }
+
+    /// Whether a browser is connected at this moment: then a caller costs nothing but its script.
+    pub(super) fn has_browser(&self) -> bool {
+        self.has_browser.load(Ordering::Acquire)
+    }
+
+    /// The supervisor's word on that.
+    pub(super) fn set_has_browser(&self, has_browser: bool) {
+        self.has_browser.store(has_browser, Ordering::Release);
     }
 
     /// Asks for the browser.

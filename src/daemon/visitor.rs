@@ -168,6 +168,12 @@ impl Errand {
 
     fn done(&self, run: Run) -> Done {
         let deadline = run.timeout_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
+        // A script that cannot run is not worth a browser. With one at hand, compiling it to run it tells as much.
+        if !self.house.desk.has_browser()
+            && let Err(fault) = script::check(&run.source, &run.origin)
+        {
+            return Done { fault: Some(fault), ..Done::default() };
+        }
         let answers = self.house.desk.want(self.id, &self.cancel);
         let (connection, mut warnings) = match self.browser(&answers, deadline) {
             Ok(browser) => browser,

@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::TempFolder;
 
 fn identity(name: &str, gateway: &str) -> Identity {
-    Identity { name: name.to_owned(), gateway: gateway.to_owned(), runtime_dir: None }
+    Identity { name: name.to_owned(), gateway: gateway.to_owned(), gateway_name: gateway.to_owned(), runtime_dir: None }
 }
 
 fn mkdir(path: &Path, mode: u32) {

@@ -102,6 +102,7 @@ impl Supervisor {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             self.pass_time(Instant::now());
+            self.means.desk.set_has_browser(self.is_connected());
             if Instant::now() >= look_at {
                 look_at = Instant::now() + LOOK_EVERY;
                 if !lock.is_findable() {

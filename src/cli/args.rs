@@ -1,0 +1,215 @@
+//! What can be typed. The doc comments here are the help.
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
+
+use super::call::Call;
+use super::exit::Exit;
+use super::output;
+use super::render;
+use crate::config;
+use crate::wire::{Fault, FaultCode};
+
+/// Drive one remote Chromium over raw CDP with small Rhai scripts
+///
+/// Without a command it runs the script on standard input. A daemon per workspace holds the browser, so the next
+/// call finds the page where this one left it; `ghost-browser stop` releases it.
+#[derive(Parser)]
+#[command(name = "ghost-browser", version)]
+struct Line {
+    #[command(flatten)]
+    options: RunOptions,
+
+    /// Use the session of this name in the workspace (default: GHOST_BROWSER_NAME, else `default`)
+    #[arg(long, value_name = "NAME", global = true)]
+    name: Option<String>,
+
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Run a script from a file or from an argument
+    Run(RunLine),
+    /// Tell the state of the session; starts nothing and exits 0
+    Status(StatusOptions),
+    /// Release the browser and end the daemon
+    Stop(StopOptions),
+    /// Make the workspace's folder for helper modules and print its path
+    Workspace,
+    /// Print the skill that teaches an agent to use this tool
+    Skill,
+}
+
+/// How a script is run.
+#[derive(clap::Args, Default)]
+pub(super) struct RunOptions {
+    /// End the whole call after this many seconds, cold start included (default: no limit)
+    #[arg(long, value_name = "SECONDS", value_parser = config::seconds)]
+    pub(super) timeout: Option<Duration>,
+
+    /// Release the browser when the script has ended, however it ended
+    #[arg(long)]
+    pub(super) stop: bool,
+
+    /// Show no progress
+    #[arg(long)]
+    pub(super) quiet: bool,
+
+    /// Print one JSON object: ok, value, output, error, warnings, aftermath, session
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(clap::Args)]
+#[command(
+    override_usage = "ghost-browser run [OPTIONS] FILE [ARGS]...\n       ghost-browser run [OPTIONS] -e CODE [ARGS]..."
+)]
+struct RunLine {
+    /// Run CODE instead of a file
+    #[arg(short = 'e', value_name = "CODE")]
+    code: Option<String>,
+
+    #[command(flatten)]
+    options: RunOptions,
+
+    /// The file, unless -e is given; what follows is the script's `args`
+    #[arg(value_name = "FILE", trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+/// What `status` tells.
+#[derive(clap::Args)]
+pub(super) struct StatusOptions {
+    /// Tell every session of this user
+    #[arg(long)]
+    pub(super) all: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// What `stop` stops.
+#[derive(clap::Args)]
+pub(super) struct StopOptions {
+    /// Stop every session of this user
+    #[arg(long)]
+    pub(super) all: bool,
+}
+
+/// What is to be done.
+pub(super) enum Command {
+    Script(RunOptions),
+    Run(Script),
+    Status(StatusOptions),
+    Stop(StopOptions),
+    Workspace,
+    Skill,
+}
+
+/// A script that was named on the command line.
+pub(super) struct Script {
+    pub(super) from: From,
+    pub(super) args: Vec<String>,
+    pub(super) options: RunOptions,
+}
+
+/// Where a script is.
+pub(super) enum From {
+    File(OsString),
+    Code(String),
+}
+
+/// Reads the command line.
+///
+/// # Errors
+/// The exit code, when everything is said already: help, version, or what is wrong.
+pub(super) fn parse(line: impl IntoIterator<Item = OsString>) -> Result<(Call, Command), Exit> {
+    let started = Instant::now();
+    let line = Line::try_parse_from(line).map_err(|error| tell(&error))?;
+    let call = Call { started, name: line.name };
+    match command(line.verb, line.options) {
+        Ok(command) => Ok((call, command)),
+        Err(fault) => {
+            render::error(&fault);
+            Err(Exit::of(&fault))
+        }
+    }
+}
+
+fn command(verb: Option<Verb>, options: RunOptions) -> Result<Command, Fault> {
+    match verb {
+        None => Ok(Command::Script(options)),
+        Some(Verb::Run(line)) => line.script(options).map(Command::Run),
+        Some(_) if options.is_any() => Err(misplaced()),
+        Some(Verb::Status(options)) => Ok(Command::Status(options)),
+        Some(Verb::Stop(options)) => Ok(Command::Stop(options)),
+        Some(Verb::Workspace) => Ok(Command::Workspace),
+        Some(Verb::Skill) => Ok(Command::Skill),
+    }
+}
+
+impl RunLine {
+    fn script(self, before: RunOptions) -> Result<Script, Fault> {
+        let mut words = self.words.into_iter();
+        let from = match self.code {
+            Some(code) => From::Code(code),
+            None => From::File(words.next().ok_or_else(nothing_named)?),
+        };
+        Ok(Script { from, args: words.map(text).collect::<Result<_, _>>()?, options: before.or(self.options) })
+    }
+}
+
+impl RunOptions {
+    fn is_any(&self) -> bool {
+        self.timeout.is_some() || self.stop || self.quiet || self.json
+    }
+
+    /// Options may stand before or behind the word `run`.
+    fn or(self, behind: Self) -> Self {
+        Self {
+            timeout: behind.timeout.or(self.timeout),
+            stop: self.stop || behind.stop,
+            quiet: self.quiet || behind.quiet,
+            json: self.json || behind.json,
+        }
+    }
+}
+
+fn text(word: OsString) -> Result<String, Fault> {
+    word.into_string().map_err(|word| {
+        let message = format!("the script's argument {} is not UTF-8", word.display());
+        Fault::new(FaultCode::Usage, message)
+    })
+}
+
+fn misplaced() -> Fault {
+    Fault::new(FaultCode::Usage, "an option of a script run stands before another command")
+        .hint("options of a command go behind its name: `ghost-browser status --json`")
+}
+
+fn nothing_named() -> Fault {
+    Fault::new(FaultCode::Usage, "`run` needs a script: FILE or -e CODE")
+        .hint("ghost-browser run script.rhai, or ghost-browser run -e 'print(page_info())'")
+}
+
+/// Prints what clap has to say: help and version to standard output, what is wrong to standard error.
+fn tell(error: &clap::Error) -> Exit {
+    let text = error.to_string();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::after(output::write(&text)),
+        _ => {
+            output::complain(&text);
+            Exit::USAGE
+        }
+    }
+}
+
+/// The usage line, for whoever gave no script.
+pub(super) fn usage() -> String {
+    Line::command().render_usage().to_string()
+}

@@ -1,0 +1,172 @@
+//! `status`: what is held, told without starting anything.
+
+use super::args::StatusOptions;
+use super::call::Call;
+use super::exit::Exit;
+use super::{output, render};
+use crate::client::{Door, notes};
+use crate::wire::{BUILD, Fault, Status, StatusState};
+
+/// Exits 0 whatever the state, since the state is the answer; only output that cannot be written is a failure.
+pub(super) fn status(call: &Call, options: &StatusOptions) -> Exit {
+    match gather(call, options) {
+        Ok(found) => Exit::after(output::write(text(&found, options))),
+        Err(fault) => {
+            render::error(&fault);
+            Exit::OK
+        }
+    }
+}
+
+fn gather(call: &Call, options: &StatusOptions) -> Result<Vec<Status>, Fault> {
+    if options.all {
+        let places = call.places();
+        let live = Door::all(&places).into_iter().map(|live| live.status);
+        return Ok(live.collect());
+    }
+    let door = call.door()?;
+    warn_of_refused(&door);
+    let status = match door.status()? {
+        Some(status) => status,
+        None => absent(call, &door),
+    };
+    Ok(vec![status])
+}
+
+fn warn_of_refused(door: &Door) {
+    for refusal in door.places.find().refused {
+        render::warning(&refusal.message);
+    }
+}
+
+/// The state of a session without a daemon.
+fn absent(call: &Call, door: &Door) -> Status {
+    let left = notes::look(&door.places, Some(&door.session.key));
+    let state = if left.paying > 0 {
+        StatusState::ReleaseFailed
+    } else if left.unknown.is_empty() {
+        StatusState::Stopped
+    } else {
+        StatusState::ReleaseUnknown
+    };
+    Status {
+        state,
+        gateway: call.gateway(),
+        pid: None,
+        keeper_pid: None,
+        since_s: 0.0,
+        idle_remaining_s: None,
+        scripts: 0,
+        calls: 0,
+        events_buffered: 0,
+        events_dropped: 0,
+        workspace: door.session.root.display().to_string(),
+        name: door.session.name.clone(),
+        version: BUILD.to_owned(),
+        debts: left.unknown.iter().map(Fault::to_string).collect(),
+    }
+}
+
+fn text(found: &[Status], options: &StatusOptions) -> String {
+    match (options.json, options.all) {
+        (true, false) => json(&found[0]),
+        (true, true) => json(&found),
+        (false, true) if found.is_empty() => "stopped\n".to_owned(),
+        (false, _) => found.iter().map(|status| block(status, options.all)).collect(),
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).expect("a status is always JSON") + "\n"
+}
+
+fn block(status: &Status, is_one_of_many: bool) -> String {
+    let mut lines = vec![first_line(status)];
+    lines.extend(status.debts.iter().map(|debt| format!("debt: {debt}")));
+    if is_one_of_many {
+        lines.push(format!("  workspace: {}", status.workspace));
+        lines.push(format!("  name: {}", status.name));
+    }
+    if status.state == StatusState::Connected {
+        lines.push(activity(status));
+    }
+    lines.join("\n") + "\n"
+}
+
+pub(super) fn first_line(status: &Status) -> String {
+    match status.state {
+        StatusState::Connected => format!("connected {}", status.gateway),
+        state => word(state).to_owned(),
+    }
+}
+
+fn word(state: StatusState) -> &'static str {
+    match state {
+        StatusState::Stopped => "stopped",
+        StatusState::Starting => "starting",
+        StatusState::Connected => "connected",
+        StatusState::Stopping => "stopping",
+        StatusState::ReleaseFailed => "release-failed",
+        StatusState::ReleaseUnknown => "release-unknown",
+        StatusState::Unknown => "unknown",
+    }
+}
+
+fn activity(status: &Status) -> String {
+    let idle = match status.idle_remaining_s {
+        Some(left) => format!("idle, released in {left:.0} s"),
+        None => format!("scripts running: {}", status.scripts),
+    };
+    format!("  {idle}; calls: {}", status.calls)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connected() -> Status {
+        Status {
+            state: StatusState::Connected,
+            gateway: "local".to_owned(),
+            pid: Some(7),
+            keeper_pid: None,
+            since_s: 1.5,
+            idle_remaining_s: Some(587.4),
+            scripts: 0,
+            calls: 12,
+            events_buffered: 0,
+            events_dropped: 0,
+            workspace: "/w".to_owned(),
+            name: "default".to_owned(),
+            version: BUILD.to_owned(),
+            debts: vec!["a browser of h.example".to_owned()],
+        }
+    }
+
+    #[test]
+    fn the_first_line_is_the_state_and_a_debt_beside_it_the_next() {
+        assert_eq!(
+            block(&connected(), false),
+            "connected local\ndebt: a browser of h.example\n  idle, released in 587 s; calls: 12\n"
+        );
+    }
+
+    #[test]
+    fn the_state_in_json_is_the_first_word() {
+        for state in [
+            StatusState::Stopped,
+            StatusState::Starting,
+            StatusState::Connected,
+            StatusState::Stopping,
+            StatusState::ReleaseFailed,
+            StatusState::ReleaseUnknown,
+        ] {
+            let status = Status { state, ..connected() };
+
+            let told: serde_json::Value = serde_json::from_str(&json(&status)).unwrap();
+
+            let first = first_line(&status);
+            assert_eq!(first.split(' ').next(), told["state"].as_str());
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `stop`: every browser released, and the truth about each that is not.
+
+use super::args::StopOptions;
+use super::call::Call;
+use super::exit::Exit;
+use super::status::first_line;
+use super::{output, render};
+use crate::client::{Connection, Door, Live, notes};
+use crate::wire::{Fault, Status, Stopped};
+
+pub(super) fn stop(call: &Call, options: &StopOptions) -> Exit {
+    let exit = match options.all {
+        true => stop_all(call),
+        false => stop_one(call),
+    };
+    exit.unwrap_or_else(|fault| {
+        render::error(&fault);
+        Exit::of(&fault)
+    })
+}
+
+fn stop_one(call: &Call) -> Result<Exit, Fault> {
+    let door = call.door()?;
+    let told = match door.find()? {
+        Some(connection) => connection.stop()?,
+        None => None,
+    };
+    if let Some(stopped) = told {
+        return report(&stopped);
+    }
+    // No daemon, or one that ended under our hands: what it left behind tells the rest.
+    let settled = notes::settle(&door.places, Some(&door.session.key));
+    if settled == Stopped::default() {
+        refuse_blindness(&door)?;
+        name_others(&door);
+    }
+    report(&settled)
+}
+
+/// Where no state folder could be looked into, nothing is known.
+fn refuse_blindness(door: &Door) -> Result<(), Fault> {
+    let mut found = door.places.find();
+    match found.refused.pop() {
+        Some(refusal) if found.folders.is_empty() => Err(refusal),
+        _ => Ok(()),
+    }
+}
+
+fn report(stopped: &Stopped) -> Result<Exit, Fault> {
+    stopped.unconfirmed.iter().for_each(render::error);
+    if stopped.unconfirmed.is_empty() || stopped.released > 0 {
+        output::write(sentence(stopped.released) + "\n")?;
+    }
+    Ok(Exit::of_stop(stopped))
+}
+
+fn sentence(released: u32) -> String {
+    match released {
+        0 => "browser already stopped".to_owned(),
+        1 => "released browser".to_owned(),
+        many => format!("released {many} browsers"),
+    }
+}
+
+/// Tells the sessions of this workspace that were perhaps meant.
+fn name_others(door: &Door) {
+    let workspace = door.session.root.display().to_string();
+    let all = Door::all(&door.places).into_iter().map(|live| live.status);
+    for status in all.filter(|status| status.workspace == workspace) {
+        render::hint(&other(&status, &door.session.name));
+    }
+}
+
+fn other(status: &Status, name: &str) -> String {
+    let state = first_line(status);
+    let Status { name: theirs, gateway, .. } = status;
+    if theirs == name {
+        format!(
+            "this workspace has a session under the gateway {gateway} ({state}): set GHOST_GATEWAY_URL as it was, or `ghost-browser stop --all`"
+        )
+    } else {
+        format!(
+            "this workspace has a session named {theirs} under the gateway {gateway} ({state}): `ghost-browser stop --name {theirs}`"
+        )
+    }
+}
+
+fn stop_all(call: &Call) -> Result<Exit, Fault> {
+    let places = call.places();
+    let mut exit = Exit::OK;
+    let mut released = 0;
+    for live in Door::all(&places) {
+        match stop_live(&live) {
+            Ok(stopped) => {
+                released += stopped.released;
+                exit = exit.or(tell_one(&live.status, &stopped)?);
+            }
+            Err(fault) => {
+                render::error(&fault);
+                exit = exit.or(Exit::of(&fault));
+            }
+        }
+    }
+    let settled = notes::settle(&places, None);
+    settled.unconfirmed.iter().for_each(render::error);
+    if released + settled.released == 0 && exit == Exit::OK && settled.unconfirmed.is_empty() {
+        output::write(sentence(0) + "\n")?;
+    } else if settled.released > 0 {
+        output::write(sentence(settled.released) + "\n")?;
+    }
+    Ok(exit.or(Exit::of_stop(&settled)))
+}
+
+/// One that ended meanwhile has released nothing under our eyes; its notes tell the rest.
+fn stop_live(live: &Live) -> Result<Stopped, Fault> {
+    let stopped = match Connection::open(&live.files)? {
+        Some(connection) => connection.stop()?,
+        None => None,
+    };
+    Ok(stopped.unwrap_or_default())
+}
+
+fn tell_one(status: &Status, stopped: &Stopped) -> Result<Exit, Fault> {
+    stopped.unconfirmed.iter().for_each(render::error);
+    if stopped.released > 0 {
+        let (done, place) = (sentence(stopped.released), &status.workspace);
+        output::write(format!("{done}: {place} ({})\n", status.name))?;
+    }
+    Ok(Exit::of_stop(stopped))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_released_is_told_in_one_line() {
+        assert_eq!(sentence(0), "browser already stopped");
+        assert_eq!(sentence(1), "released browser");
+        assert_eq!(sentence(2), "released 2 browsers");
+    }
+}

@@ -1,0 +1,200 @@
+//! One connection: the peer's user checked, `Hello` exchanged, then requests and replies.
+
+use std::io::{self, BufReader};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::wire::{BUILD, Fault, FaultCode, PROTOCOL, Reply, Request, Status, Stopped, read_frame, write_frame};
+use crate::workspace::SessionFiles;
+
+/// How long a daemon may take to say `Hello`: it does so at once, unless it is stopped or the machine is overrun.
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+
+/// A daemon that answered `Hello`.
+pub struct Connection {
+    stream: BufReader<UnixStream>,
+    peer: Peer,
+}
+
+/// Who answered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// The version of its protocol.
+    pub protocol: u32,
+    /// Its build.
+    pub build: String,
+    /// Its process.
+    pub pid: u32,
+}
+
+impl Peer {
+    /// Whether more than the frozen requests can be asked of it.
+    pub fn is_ours(&self) -> bool {
+        self.protocol == PROTOCOL && self.build == BUILD
+    }
+}
+
+impl Connection {
+    /// Connects to the daemon behind `files`; `None` where none lives.
+    ///
+    /// # Errors
+    /// [`FaultCode::NoBrowser`] for a socket that cannot be reached or is not of this user.
+    pub fn open(files: &SessionFiles) -> Result<Option<Self>, Fault> {
+        let address = files.socket_address()?;
+        let stream = match UnixStream::connect(address.path()) {
+            Ok(stream) => stream,
+            Err(error) if is_nobody(&error) => return Ok(None),
+            Err(error) => return Err(unreachable(&error)),
+        };
+        if peer_uid(&stream).ok() != Some(nix::unistd::getuid().as_raw()) {
+            return Err(foreign_socket(files));
+        }
+        Self::greet(stream, files)
+    }
+
+    /// Exchanges `Hello`; `None` for a daemon that ended instead.
+    fn greet(stream: UnixStream, files: &SessionFiles) -> Result<Option<Self>, Fault> {
+        let mut connection = Self { stream: BufReader::new(stream), peer: Peer::default() };
+        let hello = Request::Hello { protocol: PROTOCOL, build: BUILD.to_owned() };
+        if connection.send(&hello).is_err() {
+            return Ok(None);
+        }
+        if !connection.answers_within(ANSWER_LIMIT) {
+            return Err(silent(files));
+        }
+        let Ok(Some(Reply::Hello { protocol, build, pid })) = connection.receive() else {
+            return Ok(None);
+        };
+        connection.peer = Peer { protocol, build, pid };
+        Ok(Some(connection))
+    }
+
+    fn answers_within(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        while !self.is_readable_before(until) {
+            if Instant::now() >= until {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Who answered.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Asks for the state; `None` when the daemon ended instead.
+    ///
+    /// # Errors
+    /// What the daemon refused it with.
+    pub fn status(mut self) -> Result<Option<Status>, Fault> {
+        self.ask(&Request::Status, |reply| match reply {
+            Reply::Status(status) => Some(*status),
+            _ => None,
+        })
+    }
+
+    /// Has every browser released and the daemon ended, however long that takes; `None` when the daemon ended
+    /// without a word on it.
+    ///
+    /// # Errors
+    /// What the daemon refused it with.
+    pub fn stop(mut self) -> Result<Option<Stopped>, Fault> {
+        let stopped = self.ask(&Request::Stop, |reply| match reply {
+            Reply::Stopped(stopped) => Some(*stopped),
+            _ => None,
+        })?;
+        self.wait_for_end();
+        Ok(stopped)
+    }
+
+    /// Reads until the daemon closes: only then has it taken its socket away.
+    fn wait_for_end(&mut self) {
+        while let Ok(Some(_)) = self.receive() {}
+    }
+
+    fn ask<T>(&mut self, request: &Request, pick: impl Fn(Reply) -> Option<T>) -> Result<Option<T>, Fault> {
+        if self.send(request).is_err() {
+            return Ok(None);
+        }
+        // A connection that breaks tells as much as one that ends: the daemon is gone.
+        while let Ok(Some(reply)) = self.receive() {
+            if let Reply::Refused(fault) = reply {
+                return Err(fault);
+            }
+            if let Some(answer) = pick(reply) {
+                return Ok(Some(answer));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn send(&mut self, request: &Request) -> io::Result<()> {
+        write_frame(self.stream.get_mut(), request)
+    }
+
+    pub(super) fn receive(&mut self) -> io::Result<Option<Reply>> {
+        read_frame(&mut self.stream)
+    }
+
+    /// Whether something can be read before `until`.
+    pub(super) fn is_readable_before(&self, until: Instant) -> bool {
+        self.stream.buffer().is_empty().then(|| self.poll(until)) != Some(false)
+    }
+
+    fn poll(&self, until: Instant) -> bool {
+        let left = until.saturating_duration_since(Instant::now());
+        // Rounded up, so that a wait never ends just before its time and spins.
+        let millis = left.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
+        let mut wanted = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut wanted, PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)) {
+            Ok(0) | Err(Errno::EINTR) => false,
+            Ok(_) | Err(_) => true,
+        }
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.get_ref().as_fd()
+    }
+}
+
+/// Whether nobody listens: no file, or one that a dead daemon left.
+fn is_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+#[cfg(target_os = "linux")]
+fn peer_uid(stream: &UnixStream) -> nix::Result<u32> {
+    use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+    getsockopt(stream, PeerCredentials).map(|peer| peer.uid())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn peer_uid(stream: &UnixStream) -> nix::Result<u32> {
+    nix::unistd::getpeereid(stream).map(|(uid, _)| uid.as_raw())
+}
+
+fn unreachable(error: &io::Error) -> Fault {
+    Fault::new(FaultCode::NoBrowser, "cannot connect to this session's daemon").caused_by(error)
+}
+
+fn silent(files: &SessionFiles) -> Fault {
+    let socket = files.socket.display();
+    Fault::new(
+        FaultCode::NoBrowser,
+        format!("this session's daemon does not answer at {socket} (waited {} s)", ANSWER_LIMIT.as_secs()),
+    )
+    .hint("is it suspended? once it is ended by hand, its keeper releases the browser")
+}
+
+fn foreign_socket(files: &SessionFiles) -> Fault {
+    Fault::new(FaultCode::NoBrowser, format!("another user answers at {}: nothing was sent", files.socket.display()))
+        .hint("set GHOST_BROWSER_RUNTIME_DIR to a folder of your own with mode 0700")
+}

@@ -1,0 +1,165 @@
+//! Finding or starting the daemon of one session.
+
+use std::collections::HashSet;
+
+use super::connection::{Connection, Peer};
+use super::interrupt;
+use super::run::{Listener, Outcome, Sent, run};
+use super::start::{Program, StartLock, start};
+use crate::config::Settings;
+use crate::launch::Launch;
+use crate::places::Places;
+use crate::wire::{Fault, FaultCode, Run, Status, StatusState};
+use crate::workspace::{Session, SessionFiles};
+
+/// The way to one session's daemon.
+pub struct Door {
+    /// Whose daemon.
+    pub session: Session,
+    /// Where it may be.
+    pub places: Places,
+}
+
+/// A daemon that told its state.
+#[derive(Debug)]
+pub struct Live {
+    /// Its files.
+    pub files: SessionFiles,
+    /// What it told.
+    pub status: Status,
+}
+
+/// What a daemon is started from.
+pub struct Start<'s> {
+    /// What it keeps.
+    pub settings: &'s Settings,
+    /// What is run.
+    pub program: &'s Program,
+    /// Asked before anything is started.
+    pub check: &'s dyn Fn() -> Result<(), Fault>,
+}
+
+impl Door {
+    /// Connects to the daemon where one lives. Starts and creates nothing.
+    ///
+    /// # Errors
+    /// [`FaultCode::NoBrowser`] for a socket that cannot be reached or is not of this user.
+    pub fn find(&self) -> Result<Option<Connection>, Fault> {
+        for folder in self.places.find().folders {
+            if let Some(connection) = Connection::open(&self.session.files(&folder))? {
+                return Ok(Some(connection));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The state that the daemon tells; `None` where none lives.
+    ///
+    /// # Errors
+    /// As [`Door::find`].
+    pub fn status(&self) -> Result<Option<Status>, Fault> {
+        match self.find()? {
+            Some(connection) => connection.status(),
+            None => Ok(None),
+        }
+    }
+
+    /// Every daemon of this user, whatever its session. One that cannot be reached is left out.
+    pub fn all(places: &Places) -> Vec<Live> {
+        let folders = places.find().folders;
+        let mut seen = HashSet::new();
+        let files = folders.iter().flat_map(|folder| SessionFiles::all_in(folder));
+        files
+            .filter(|files| seen.insert(files.socket.to_path_buf()))
+            .filter_map(|files| {
+                let status = Connection::open(&files).ok()??.status().ok()??;
+                Some(Live { files, status })
+            })
+            .collect()
+    }
+
+    /// Runs a script: on the daemon that lives, else on one that is started. `make` tells what to run, each time it is
+    /// sent, since the time that is left shrinks.
+    ///
+    /// # Errors
+    /// A fault where the script never ran.
+    pub fn run(&self, begin: &Start, make: &dyn Fn() -> Run, listener: &mut dyn Listener) -> Result<Outcome, Fault> {
+        // A daemon that ends just as we come takes nothing, so a second try cannot run anything twice.
+        for _ in 0..2 {
+            let mut connection = self.reach(begin)?;
+            if interrupt::is_raised() {
+                return Err(interrupted());
+            }
+            if let Sent::Ended(outcome) = run(&mut connection, make(), listener)? {
+                return Ok(outcome);
+            }
+        }
+        Err(Fault::new(FaultCode::NoBrowser, "the daemon ended twice before it took the script")
+            .hint("the script did not run; `ghost-browser status` tells what is left"))
+    }
+
+    fn reach(&self, begin: &Start) -> Result<Connection, Fault> {
+        if let Some(connection) = self.find_ours()? {
+            return Ok(connection);
+        }
+        (begin.check)()?;
+        let folder = self.places.create()?;
+        let files = self.session.files(&folder);
+        let _lock = StartLock::take(&files.start)?;
+        if let Some(connection) = self.find_ours()? {
+            return Ok(connection);
+        }
+        self.start(begin, files)
+    }
+
+    fn start(&self, begin: &Start, files: SessionFiles) -> Result<Connection, Fault> {
+        let launch = Launch { session: self.session.clone(), files, settings: begin.settings.clone() };
+        start(begin.program, &launch)?;
+        Connection::open(&launch.files)?
+            .ok_or_else(|| Fault::new(FaultCode::NoBrowser, "the daemon ended as soon as it was started"))
+    }
+
+    /// The daemon that lives, when it is of this build; another build's makes room when it holds no browser.
+    fn find_ours(&self) -> Result<Option<Connection>, Fault> {
+        let Some(connection) = self.find()? else {
+            return Ok(None);
+        };
+        if connection.peer().is_ours() {
+            return Ok(Some(connection));
+        }
+        let peer = connection.peer().clone();
+        match connection.status()? {
+            Some(status) if !is_free(&status) => Err(in_use(&peer)),
+            Some(_) => self.replace(&peer).map(|()| None),
+            None => Ok(None),
+        }
+    }
+
+    fn replace(&self, peer: &Peer) -> Result<(), Fault> {
+        let stopped = match self.find()? {
+            Some(connection) => connection.stop()?,
+            None => None,
+        };
+        match stopped {
+            Some(stopped) if !stopped.unconfirmed.is_empty() => Err(in_use(peer)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn interrupted() -> Fault {
+    Fault::new(FaultCode::Cancelled, "interrupted before the script was sent")
+}
+
+fn is_free(status: &Status) -> bool {
+    status.state == StatusState::Stopped && status.debts.is_empty()
+}
+
+fn in_use(peer: &Peer) -> Fault {
+    let Peer { build, pid, .. } = peer;
+    Fault::new(
+        FaultCode::NoBrowser,
+        format!("this session's browser belongs to a daemon of another build ({build}, process {pid})"),
+    )
+    .hint("`ghost-browser stop` releases it; then run the script again")
+}
