@@ -73,6 +73,17 @@ impl Release {
         }
     }
 
+    /// Of a browser that no server has, for the tests of the layers above.
+    #[cfg(test)]
+    pub(crate) fn of_nobody(id: &str) -> Self {
+        Self {
+            url: Secret::new("http://127.0.0.1:1/".into()),
+            owner: Owner::Exact,
+            proxies: Proxies::default(),
+            secrets: vec![Secret::new(id.into())],
+        }
+    }
+
     /// What must not be seen of the browser.
     pub fn secrets(&self) -> &[Secret] {
         &self.secrets
@@ -122,7 +133,7 @@ fn failed(why: Why) -> ReleaseError {
 
 fn unprovable(status: u16) -> Fault {
     let message = format!(
-        "gateway release is not confirmed: HTTP {status} from a shared endpoint, which may not own this browser"
+        "gateway release is not confirmed: HTTP {status} from a shared endpoint, which may not own the browser"
     );
     Fault::new(FaultCode::ReleaseUnconfirmed, message).hint(
         "it may be running and billed: look into the gateway's own console; `ghost-browser stop` tells this once more and then forgets it",

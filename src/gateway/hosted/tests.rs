@@ -1,6 +1,6 @@
 //! The contract, against a server that keeps a ledger.
 
-mod server;
+pub(crate) mod server;
 
 use std::thread;
 use std::time::{Duration, Instant};

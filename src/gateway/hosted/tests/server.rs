@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use nix::sys::socket::{setsockopt, sockopt};
 
 /// What a request is met with, once it was read whole.
-pub(super) enum Deed {
+pub(crate) enum Deed {
     /// These bytes, then the end of the connection.
     Say(String),
     /// The end of the connection.
@@ -23,14 +23,14 @@ pub(super) enum Deed {
 }
 
 /// `Say` a status, headers and a body of known length.
-pub(super) fn say(status: u16, headers: &str, body: &str) -> Deed {
+pub(crate) fn say(status: u16, headers: &str, body: &str) -> Deed {
     let length = body.len();
     Deed::Say(format!(
         "HTTP/1.1 {status} X\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
     ))
 }
 
-pub(super) struct Server {
+pub(crate) struct Server {
     address: SocketAddr,
     ledger: Arc<Mutex<Vec<String>>>,
     ending: Arc<AtomicBool>,
@@ -39,7 +39,7 @@ pub(super) struct Server {
 
 impl Server {
     /// Meets the requests with `deeds`, in order; one too many ends without a word, and is in the ledger.
-    pub(super) fn start(deeds: impl IntoIterator<Item = Deed>) -> Self {
+    pub(crate) fn start(deeds: impl IntoIterator<Item = Deed>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let ledger = Arc::new(Mutex::new(Vec::new()));
@@ -65,12 +65,12 @@ impl Server {
         }
     }
 
-    pub(super) fn authority(&self) -> String {
+    pub(crate) fn authority(&self) -> String {
         self.address.to_string()
     }
 
     /// The requests so far: `METHOD target body`.
-    pub(super) fn ledger(&self) -> Vec<String> {
+    pub(crate) fn ledger(&self) -> Vec<String> {
         self.ledger.lock().unwrap().clone()
     }
 }
