@@ -127,6 +127,8 @@ pub enum Action {
 /// What whoever waits should know.
 #[derive(Debug, Clone, PartialEq)]
 pub enum News {
+    /// What the first caller should read of the browser that it got.
+    Notice(String),
     /// No browser, and nothing is owed.
     Refused(Fault),
     /// No answer in time. It is still awaited, and what it brings released.
@@ -234,7 +236,9 @@ impl Lease {
 
 fn hold(grant: Grant) -> (Lease, Vec<Action>) {
     let capability = grant.capability;
-    let actions = vec![A::Entrust(capability.clone()), A::Connect(grant.endpoint)];
+    let mut actions = vec![A::Entrust(capability.clone())];
+    actions.extend(grant.notice.map(|notice| A::Report(News::Notice(notice))));
+    actions.push(A::Connect(grant.endpoint));
     (L::Held { capability }, actions)
 }
 

@@ -185,6 +185,7 @@ impl Hosted {
         Allocation::Granted(Grant {
             endpoint: Endpoint::WebSocket(Secret::new(websocket.to_string())),
             capability: Capability::Hosted(release),
+            notice: None,
         })
     }
 

@@ -21,6 +21,7 @@ fn granted(id: &str) -> Event {
     E::Answered(Allocation::Granted(Grant {
         endpoint: endpoint(),
         capability: capability(id),
+        notice: Some("read this".into()),
     }))
 }
 
@@ -114,6 +115,7 @@ fn action_name(action: &Action) -> String {
             false => format!("release {attempt}"),
         },
         A::Settle(_) => "settle".into(),
+        A::Report(News::Notice(_)) => "tell notice".into(),
         A::Report(News::Refused(_)) => "tell refused".into(),
         A::Report(News::Late(_)) => "tell late".into(),
         A::Report(News::Released) => "tell released".into(),
@@ -180,7 +182,7 @@ const MOVES: &[(&str, &str, &str)] = &[
     ("Asking", "unwanted", "Abandoning: abandon"),
     ("Asking", "stop", "Abandoning: abandon"),
     ("Asking", "expired", "Abandoning: abandon, tell late"),
-    ("Asking", "granted", "Held: entrust, connect"),
+    ("Asking", "granted", "Held: entrust, tell notice, connect"),
     ("Asking", "refused", "Vacant: settle, tell refused"),
     (
         "Asking",

@@ -69,7 +69,8 @@ impl Sandbox {
 
 fn ask(prepared: Option<Capability>) -> Ask {
     let deadline = soon();
-    Ask { deadline, last_word: deadline, abandoned: Cancel::new(), prepared }
+    let left = crate::gateway::RequestLeft::new();
+    Ask { deadline, last_word: deadline, abandoned: Cancel::new(), prepared, left }
 }
 
 fn soon() -> Instant {
