@@ -3,13 +3,11 @@
 #[cfg(not(unix))]
 compile_error!("ghost-browser runs on Linux and macOS only: it rests on Unix sockets, kernel locks and process groups");
 
-<<<<<<< HEAD
 // 4 daemon
 pub mod daemon;
-=======
+
 // 3 script
 pub mod script;
->>>>>>> 8be3f5ffd8dccb3322b0345b0c0cde30ce022b89
 
 // 2 browser
 pub mod cdp;
@@ -21,14 +19,11 @@ pub mod local;
 pub mod cancel;
 pub mod config;
 pub mod ids;
-<<<<<<< HEAD
-pub mod proxy;
-=======
 pub mod launch;
 pub mod places;
+pub mod proxy;
 pub mod raw_path;
 pub mod redact;
->>>>>>> c2ee32755cd6b78d5baedd6fe8df6acace99168a
 pub mod secret;
 pub mod wire;
 pub mod workspace;

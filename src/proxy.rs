@@ -40,18 +40,13 @@ impl Proxies {
     /// Reads the settings through `var`; an empty value is unset. Nothing is judged before a connection needs it.
     pub fn from_env(var: impl Fn(&str) -> Option<String>) -> Self {
         let read = |name: &str| var(name).filter(|value| !value.trim().is_empty());
-        let setting = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
-            .into_iter()
-            .find_map(|variable| {
-                let url = Secret::new(read(variable)?);
-                let variable = variable.to_owned();
-                Some(Setting { variable, url })
-            });
+        let setting = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"].into_iter().find_map(|variable| {
+            let url = Secret::new(read(variable)?);
+            let variable = variable.to_owned();
+            Some(Setting { variable, url })
+        });
         let bypass = read("NO_PROXY").or_else(|| read("no_proxy"));
-        Self {
-            setting,
-            bypass: bypass.unwrap_or_default(),
-        }
+        Self { setting, bypass: bypass.unwrap_or_default() }
     }
 
     /// The proxy for a connection to `target`; `None` for a direct one.
@@ -60,9 +55,7 @@ impl Proxies {
     /// `setting`, naming the variable, for a proxy that cannot be used: SOCKS, TLS to the proxy, no URL.
     pub fn select(&self, target: &Url) -> Result<Option<Proxy>, Fault> {
         match &self.setting {
-            Some(setting) if !is_loopback(target) && !self.bypasses(target) => {
-                setting.proxy().map(Some)
-            }
+            Some(setting) if !is_loopback(target) && !self.bypasses(target) => setting.proxy().map(Some),
             _ => Ok(None),
         }
     }
@@ -73,9 +66,7 @@ impl Proxies {
             return Vec::new();
         };
         let password = setting.proxy().ok().and_then(|proxy| proxy.password);
-        std::iter::once(setting.url.clone())
-            .chain(password)
-            .collect()
+        std::iter::once(setting.url.clone()).chain(password).collect()
     }
 
     fn bypasses(&self, target: &Url) -> bool {
@@ -137,14 +128,8 @@ impl<'a> Bypass<'a> {
         }
         match entry.split_once(':') {
             // A second colon: an IPv6 address without brackets.
-            Some((host, port)) if !port.contains(':') => Self {
-                host,
-                port: port.parse().ok(),
-            },
-            _ => Self {
-                host: entry,
-                port: None,
-            },
+            Some((host, port)) if !port.contains(':') => Self { host, port: port.parse().ok() },
+            _ => Self { host: entry, port: None },
         }
     }
 
@@ -165,8 +150,7 @@ impl<'a> Bypass<'a> {
         let own = self.host.to_ascii_lowercase();
         let own = own.trim_start_matches("*.").trim_matches('.');
         // A bare suffix counts at a dot only: `ample.com` is not `example.com`.
-        name.strip_suffix(own)
-            .is_some_and(|rest| !own.is_empty() && (rest.is_empty() || rest.ends_with('.')))
+        name.strip_suffix(own).is_some_and(|rest| !own.is_empty() && (rest.is_empty() || rest.ends_with('.')))
     }
 
     fn covers_address(&self, address: IpAddr) -> bool {
@@ -214,9 +198,7 @@ impl Proxy {
 
     /// The same proxy in the words of `ureq`; `None` where it has no words for it.
     pub fn for_ureq(&self) -> Option<ureq::Proxy> {
-        let mut builder = ureq::Proxy::builder(ureq::ProxyProtocol::Http)
-            .host(&self.host)
-            .port(self.port);
+        let mut builder = ureq::Proxy::builder(ureq::ProxyProtocol::Http).host(&self.host).port(self.port);
         if let Some(user) = &self.user {
             builder = builder.username(user.expose());
         }
@@ -232,9 +214,7 @@ impl Proxy {
         stream.write_all(self.request(host, port).expose().as_bytes())?;
         let status = read_status(&mut stream, deadline)?;
         if !(200..300).contains(&status) {
-            return Err(io::Error::other(format!(
-                "the proxy refused to connect: HTTP {status}"
-            )));
+            return Err(io::Error::other(format!("the proxy refused to connect: HTTP {status}")));
         }
         stream.set_read_timeout(None)?;
         stream.set_write_timeout(None)?;
@@ -247,9 +227,7 @@ impl Proxy {
             false => host.to_owned(),
         };
         let authorization = self.authorization();
-        Secret::new(format!(
-            "CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n{authorization}\r\n"
-        ))
+        Secret::new(format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n{authorization}\r\n"))
     }
 
     fn authorization(&self) -> String {
@@ -267,12 +245,7 @@ impl Proxy {
 ///
 /// # Errors
 /// `TimedOut` at the deadline; `NotFound` for a name that nothing resolves; what the kernel or the proxy says.
-pub fn connect(
-    host: &str,
-    port: u16,
-    proxy: Option<&Proxy>,
-    deadline: Instant,
-) -> io::Result<TcpStream> {
+pub fn connect(host: &str, port: u16, proxy: Option<&Proxy>, deadline: Instant) -> io::Result<TcpStream> {
     match proxy {
         Some(proxy) => proxy.tunnel(host, port, deadline),
         None => dial(host, port, deadline),
@@ -309,9 +282,7 @@ fn resolve(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAdd
         // Nobody listens once the deadline has passed.
         let _ = sender.send(found.map(Vec::from_iter));
     })?;
-    let found = receiver
-        .recv_timeout(left(deadline)?)
-        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
+    let found = receiver.recv_timeout(left(deadline)?).map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
     found.map_err(|_| io::Error::new(io::ErrorKind::NotFound, "the host was not found"))
 }
 
@@ -391,21 +362,13 @@ mod tests {
 
         assert_eq!(port(&[]), None);
         assert_eq!(port(&[("HTTP_PROXY", "http://p:1")]), None);
-        assert_eq!(
-            port(&[("ALL_PROXY", "http://p:1"), ("https_proxy", "p:2")]),
-            Some(2)
-        );
+        assert_eq!(port(&[("ALL_PROXY", "http://p:1"), ("https_proxy", "p:2")]), Some(2));
         assert_eq!(port(&[("HTTPS_PROXY", ""), ("all_proxy", "p")]), Some(80));
     }
 
     #[test]
     fn loopback_is_never_proxied() {
-        for target in [
-            "http://localhost:1",
-            "http://127.9.9.9",
-            "http://[::1]",
-            "ws://LOCALHOST",
-        ] {
+        for target in ["http://localhost:1", "http://127.9.9.9", "http://[::1]", "ws://LOCALHOST"] {
             assert!(!is_proxied("", target), "{target}");
         }
         assert!(is_proxied("", "https://localhost.example.com"));

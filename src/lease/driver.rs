@@ -40,15 +40,7 @@ pub struct Driver {
 impl Driver {
     /// A driver for one lease. `entrust` is used for what is known before the browser is asked for; a grant's capability is an action.
     pub fn new(gateway: Arc<dyn Gateway>, place: NotePlace, entrust: Entrust, sink: Sink) -> Self {
-        Self {
-            gateway,
-            sink,
-            place,
-            entrust,
-            abandoned: Cancel::new(),
-            left: RequestLeft::new(),
-            note: Arc::default(),
-        }
+        Self { gateway, sink, place, entrust, abandoned: Cancel::new(), left: RequestLeft::new(), note: Arc::default() }
     }
 
     /// Writes the note and asks for the browser. Callers wait until `deadline`; an answer is read for longer.
@@ -68,9 +60,8 @@ impl Driver {
         };
         let asking = Asking { before, ask };
         let sink = self.sink.clone();
-        let started = thread::Builder::new()
-            .name("allocate".into())
-            .spawn(move || sink(Event::Answered(asking.answer())));
+        let started =
+            thread::Builder::new().name("allocate".into()).spawn(move || sink(Event::Answered(asking.answer())));
         if let Err(error) = started {
             let fault = no_thread(FaultCode::NoBrowser, &error);
             (self.sink)(Event::Answered(Allocation::Refused(fault)));
@@ -97,12 +88,10 @@ impl Driver {
     /// Tries to release, once.
     pub fn release(&self, capability: Capability, attempt: u32, closed: bool) {
         let sink = self.sink.clone();
-        let started = thread::Builder::new()
-            .name("release".into())
-            .spawn(move || {
-                let outcome = attempt_release(&capability, closed);
-                sink(Event::Released { attempt, outcome });
-            });
+        let started = thread::Builder::new().name("release".into()).spawn(move || {
+            let outcome = attempt_release(&capability, closed);
+            sink(Event::Released { attempt, outcome });
+        });
         if let Err(error) = started {
             let fault = no_thread(FaultCode::ReleaseUnconfirmed, &error);
             let outcome = Err(ReleaseError::Failed(fault));
@@ -148,15 +137,9 @@ impl Asking {
     /// The one answer, whatever happens: without it, the lease would wait for ever.
     fn answer(self) -> Allocation {
         let (left, mut ask) = (self.ask.left.clone(), self.ask);
-        let asked = AssertUnwindSafe(|| {
-            self.before
-                .allocate(&mut ask)
-                .unwrap_or_else(Allocation::Refused)
-        });
+        let asked = AssertUnwindSafe(|| self.before.allocate(&mut ask).unwrap_or_else(Allocation::Refused));
         catch_unwind(asked).unwrap_or_else(|_| match (ask.prepared.take(), left.is_raised()) {
-            (Some(capability), _) => {
-                Allocation::Unusable(capability, panicked(FaultCode::Internal))
-            }
+            (Some(capability), _) => Allocation::Unusable(capability, panicked(FaultCode::Internal)),
             (None, true) => Allocation::Lost(panicked(FaultCode::ReleaseUnconfirmed)),
             (None, false) => Allocation::Refused(panicked(FaultCode::Internal)),
         })
@@ -191,12 +174,9 @@ fn held(note: &Mutex<Option<Note>>) -> MutexGuard<'_, Option<Note>> {
 }
 
 fn no_note(error: &io::Error) -> Fault {
-    Fault::new(
-        FaultCode::NoBrowser,
-        "no browser was asked for: its note could not be written to the state folder",
-    )
-    .caused_by(error)
-    .hint("make room on the disk, or set GHOST_BROWSER_RUNTIME_DIR to another folder of yours")
+    Fault::new(FaultCode::NoBrowser, "no browser was asked for: its note could not be written to the state folder")
+        .caused_by(error)
+        .hint("make room on the disk, or set GHOST_BROWSER_RUNTIME_DIR to another folder of yours")
 }
 
 fn no_thread(code: FaultCode, error: &io::Error) -> Fault {

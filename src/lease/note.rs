@@ -54,9 +54,8 @@ impl Note {
         let draft = place.folder.join(format!("{name}.draft"));
         let path = place.folder.join(format!("{name}.{SUFFIX}"));
         // Locked and whole before it has its name: nobody ever sees a note that looks abandoned and is not.
-        let file = write_draft(&draft, place)
-            .and_then(|file| fs::rename(&draft, &path).map(|()| file))
-            .inspect_err(|_| {
+        let file =
+            write_draft(&draft, place).and_then(|file| fs::rename(&draft, &path).map(|()| file)).inspect_err(|_| {
                 // The failure itself is told; an empty draft costs nothing.
                 let _ = fs::remove_file(&draft);
             })?;
@@ -119,8 +118,7 @@ impl FoundNote {
     /// The key of its session.
     pub fn key(&self) -> &str {
         let name = self.path.file_name().and_then(OsStr::to_str);
-        name.and_then(|name| name.split('.').next())
-            .unwrap_or_default()
+        name.and_then(|name| name.split('.').next()).unwrap_or_default()
     }
 
     /// The gateway's host; empty when it cannot be read.
@@ -178,17 +176,9 @@ fn open(path: PathBuf) -> io::Result<Option<FoundNote>> {
 }
 
 fn write_draft(path: &Path, place: &NotePlace) -> io::Result<File> {
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
+    let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
     lock(&file, libc::LOCK_EX | libc::LOCK_NB)?;
-    let text = Text {
-        when: since_1970().as_secs(),
-        gateway: place.gateway.clone(),
-    };
+    let text = Text { when: since_1970().as_secs(), gateway: place.gateway.clone() };
     file.write_all(&serde_json::to_vec(&text)?)?;
     Ok(file)
 }
@@ -201,9 +191,7 @@ fn unique_name(key: &str) -> String {
 }
 
 fn since_1970() -> std::time::Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -229,11 +217,7 @@ mod tests {
     use super::*;
 
     fn place(folder: &tempfile::TempDir) -> NotePlace {
-        NotePlace {
-            folder: folder.path().to_owned(),
-            key: "abc".into(),
-            gateway: "gate.example".into(),
-        }
+        NotePlace { folder: folder.path().to_owned(), key: "abc".into(), gateway: "gate.example".into() }
     }
 
     fn only(place: &NotePlace) -> FoundNote {
@@ -292,10 +276,7 @@ mod tests {
     #[test]
     fn without_a_folder_there_are_no_notes_and_none_can_be_made() {
         let folder = tempfile::tempdir().unwrap();
-        let place = NotePlace {
-            folder: folder.path().join("none"),
-            ..place(&folder)
-        };
+        let place = NotePlace { folder: folder.path().join("none"), ..place(&folder) };
 
         assert!(find_all(&place.folder).unwrap().is_empty());
         assert!(Note::create(&place).is_err());

@@ -152,10 +152,7 @@ impl Lease {
         match (self, event) {
             (L::Vacant, E::Wanted) => (L::Asking, vec![A::Ask]),
             (L::Asking, E::Unwanted | E::Stop) => (L::Abandoning, vec![A::Abandon]),
-            (L::Asking, E::Expired(fault)) => (
-                L::Abandoning,
-                vec![A::Abandon, A::Report(News::Late(fault))],
-            ),
+            (L::Asking, E::Expired(fault)) => (L::Abandoning, vec![A::Abandon, A::Report(News::Late(fault))]),
             (L::Asking, E::Answered(Allocation::Granted(grant))) => hold(grant),
             (L::Asking | L::Abandoning, E::Answered(answer)) => give_back(answer),
             (elsewhere, E::Answered(Allocation::Refused(_))) => (elsewhere, vec![]),
@@ -165,45 +162,21 @@ impl Lease {
             (L::Held { capability } | L::Closing { capability, .. }, E::ConnectionLost) => {
                 release(capability, 1, false, None)
             }
-            (L::Closing { capability, .. }, E::Closed { normally }) => {
-                release(capability, 1, normally, None)
-            }
-            (L::Closing { capability, until }, E::Tick) if now >= until => {
-                release(capability, 1, false, None)
-            }
+            (L::Closing { capability, .. }, E::Closed { normally }) => release(capability, 1, normally, None),
+            (L::Closing { capability, until }, E::Tick) if now >= until => release(capability, 1, false, None),
 
-            (
-                L::Releasing {
-                    capability,
-                    attempt,
-                    cause,
-                },
-                news @ (E::Released { .. } | E::Closed { .. }),
-            ) => judge(capability, attempt, cause, news, now),
-            (
-                L::Unpaid { capability, .. },
-                E::Closed { normally: true }
-                | E::Released {
-                    outcome: Ok(()), ..
-                },
-            ) => paid(capability, None),
-            (
-                L::Unpaid {
-                    capability,
-                    attempts,
-                    ..
-                },
-                E::Stop | E::Retry,
-            ) => release(capability, attempts + 1, false, None),
-            (
-                L::Unpaid {
-                    capability,
-                    attempts,
-                    retry_at,
-                    ..
-                },
-                E::Tick,
-            ) if now >= retry_at => release(capability, attempts + 1, false, None),
+            (L::Releasing { capability, attempt, cause }, news @ (E::Released { .. } | E::Closed { .. })) => {
+                judge(capability, attempt, cause, news, now)
+            }
+            (L::Unpaid { capability, .. }, E::Closed { normally: true } | E::Released { outcome: Ok(()), .. }) => {
+                paid(capability, None)
+            }
+            (L::Unpaid { capability, attempts, .. }, E::Stop | E::Retry) => {
+                release(capability, attempts + 1, false, None)
+            }
+            (L::Unpaid { capability, attempts, retry_at, .. }, E::Tick) if now >= retry_at => {
+                release(capability, attempts + 1, false, None)
+            }
             (L::Owed { why }, E::Stop) => {
                 let told = A::Report(News::Owed(why));
                 (L::Vacant, vec![told, A::Settle(None)])
@@ -272,22 +245,9 @@ fn close(capability: Capability, now: Instant) -> (Lease, Vec<Action>) {
     (L::Closing { capability, until }, vec![A::Disconnect])
 }
 
-fn release(
-    capability: Capability,
-    attempt: u32,
-    closed: bool,
-    cause: Option<Fault>,
-) -> (Lease, Vec<Action>) {
-    let action = A::Release {
-        capability: capability.clone(),
-        attempt,
-        closed,
-    };
-    let lease = L::Releasing {
-        capability,
-        attempt,
-        cause,
-    };
+fn release(capability: Capability, attempt: u32, closed: bool, cause: Option<Fault>) -> (Lease, Vec<Action>) {
+    let action = A::Release { capability: capability.clone(), attempt, closed };
+    let lease = L::Releasing { capability, attempt, cause };
     (lease, vec![action])
 }
 
@@ -301,25 +261,13 @@ fn judge(
     now: Instant,
 ) -> (Lease, Vec<Action>) {
     match news {
-        E::Closed { normally: true }
-        | E::Released {
-            outcome: Ok(()), ..
-        } => paid(capability, cause),
-        E::Released {
-            attempt: told,
-            outcome: Err(error),
-        } if told == attempt => match error {
-            ReleaseError::Failed(fault) => {
-                retry_later(capability, attempt, join(cause, fault), now)
-            }
+        E::Closed { normally: true } | E::Released { outcome: Ok(()), .. } => paid(capability, cause),
+        E::Released { attempt: told, outcome: Err(error) } if told == attempt => match error {
+            ReleaseError::Failed(fault) => retry_later(capability, attempt, join(cause, fault), now),
             ReleaseError::Unprovable(fault) => owe(join(cause, fault)),
         },
         _ => {
-            let unmoved = L::Releasing {
-                capability,
-                attempt,
-                cause,
-            };
+            let unmoved = L::Releasing { capability, attempt, cause };
             (unmoved, vec![])
         }
     }
@@ -331,19 +279,9 @@ fn paid(capability: Capability, cause: Option<Fault>) -> (Lease, Vec<Action>) {
     (L::Vacant, actions)
 }
 
-fn retry_later(
-    capability: Capability,
-    attempts: u32,
-    why: Fault,
-    now: Instant,
-) -> (Lease, Vec<Action>) {
+fn retry_later(capability: Capability, attempts: u32, why: Fault, now: Instant) -> (Lease, Vec<Action>) {
     let told = A::Report(News::Unpaid(why.clone()));
-    let lease = L::Unpaid {
-        capability,
-        attempts,
-        retry_at: now + pause_after(attempts),
-        why,
-    };
+    let lease = L::Unpaid { capability, attempts, retry_at: now + pause_after(attempts), why };
     (lease, vec![told])
 }
 
@@ -361,11 +299,7 @@ fn pause_after(attempts: u32) -> Duration {
 /// The fault of a release, told as the reason why a failed allocation is worse than that.
 fn join(cause: Option<Fault>, release: Fault) -> Fault {
     match cause {
-        Some(cause) => Fault {
-            message: cause.message,
-            ..release.clone()
-        }
-        .with("caused_by", vec![release.message]),
+        Some(cause) => Fault { message: cause.message, ..release.clone() }.with("caused_by", vec![release.message]),
         None => release,
     }
 }

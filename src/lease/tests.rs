@@ -32,18 +32,9 @@ impl Bench {
     fn with_keeper(gateway: impl Gateway + 'static, entrust: Entrust) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (sender, events) = mpsc::channel();
-        let place = NotePlace {
-            folder: folder.path().to_owned(),
-            key: "key".into(),
-            gateway: gateway.name().into(),
-        };
+        let place = NotePlace { folder: folder.path().to_owned(), key: "key".into(), gateway: gateway.name().into() };
         let sink = Arc::new(move |event| sender.send(event).unwrap());
-        Self {
-            driver: Driver::new(Arc::new(gateway), place, entrust, sink),
-            folder,
-            events,
-            lease: Lease::Vacant,
-        }
+        Self { driver: Driver::new(Arc::new(gateway), place, entrust, sink), folder, events, lease: Lease::Vacant }
     }
 
     fn hosted(server: &Server) -> Self {
@@ -67,11 +58,7 @@ impl Bench {
             match action {
                 Action::Ask => self.driver.ask(Instant::now() + Duration::from_secs(20)),
                 Action::Abandon => self.driver.abandon(),
-                Action::Release {
-                    capability,
-                    attempt,
-                    closed,
-                } => self.driver.release(capability, attempt, closed),
+                Action::Release { capability, attempt, closed } => self.driver.release(capability, attempt, closed),
                 Action::Settle(_) => self.driver.settle().unwrap(),
                 Action::Report(told) => news.push(told),
                 _ => {}
@@ -154,20 +141,11 @@ fn a_failed_release_is_kept_until_stop_brings_the_confirmation() {
     bench.tell(Event::Stop);
     let second = bench.wait();
 
-    assert!(
-        matches!(&first[..], [News::Unpaid(fault)] if fault.message == "gateway allocation failed: HTTP 500")
-    );
+    assert!(matches!(&first[..], [News::Unpaid(fault)] if fault.message == "gateway allocation failed: HTTP 500"));
     assert_eq!(unpaid_notes, 1);
     assert_eq!(second, [News::Released]);
     assert_eq!(bench.notes(), 0);
-    assert_eq!(
-        server.ledger(),
-        [
-            "GET /json/version",
-            "DELETE /v1/sessions/id",
-            "DELETE /v1/sessions/id"
-        ]
-    );
+    assert_eq!(server.ledger(), ["GET /json/version", "DELETE /v1/sessions/id", "DELETE /v1/sessions/id"]);
 }
 
 #[test]
@@ -192,10 +170,7 @@ fn an_abandoned_browser_is_released_unseen() {
 
     assert!(matches!(bench.lease, Lease::Vacant));
     assert_eq!(bench.notes(), 0);
-    assert_eq!(
-        server.ledger(),
-        ["GET /json/version", "DELETE /v1/sessions/id"]
-    );
+    assert_eq!(server.ledger(), ["GET /json/version", "DELETE /v1/sessions/id"]);
 }
 
 #[test]
@@ -208,9 +183,7 @@ fn what_nothing_can_confirm_is_told_and_told_once_more_by_stop() {
     let marked = bench.notes();
     let again = bench.tell(Event::Stop);
 
-    assert!(
-        matches!(&told[..], [News::Owed(fault)] if fault.code == FaultCode::ReleaseUnconfirmed)
-    );
+    assert!(matches!(&told[..], [News::Owed(fault)] if fault.code == FaultCode::ReleaseUnconfirmed));
     assert_eq!((told, marked, bench.notes()), (again, 1, 0));
 }
 
@@ -247,10 +220,7 @@ fn note_and_keeper_are_there_before_the_request_leaves() {
         move |ask: &Ask| {
             let folder = place.lock().unwrap().clone().unwrap();
             let prepared = ask.prepared.is_some();
-            asked
-                .lock()
-                .unwrap()
-                .push(("asked", prepared && is_locked(&folder)));
+            asked.lock().unwrap().push(("asked", prepared && is_locked(&folder)));
             refused()
         },
         Some(nobody()),
@@ -265,10 +235,7 @@ fn note_and_keeper_are_there_before_the_request_leaves() {
     bench.driver.ask(Instant::now() + Duration::from_secs(20));
 
     assert!(matches!(answer(&bench), Allocation::Refused(_)));
-    assert_eq!(
-        *order.lock().unwrap(),
-        [("entrusted", true), ("asked", true)]
-    );
+    assert_eq!(*order.lock().unwrap(), [("entrusted", true), ("asked", true)]);
 }
 
 #[test]

@@ -66,15 +66,11 @@ impl Hosted {
         let token = config.base.effective_token(config.token.as_ref());
         if token.is_none() && !config.base.is_loopback() {
             let message = "APIFY_TOKEN is required for the configured gateway";
-            return Err(Fault::new(FaultCode::Setting, message).hint(
-                "set APIFY_TOKEN, or GHOST_GATEWAY_URL=local for a Chromium on this machine",
-            ));
+            return Err(Fault::new(FaultCode::Setting, message)
+                .hint("set APIFY_TOKEN, or GHOST_GATEWAY_URL=local for a Chromium on this machine"));
         }
         config.proxies.select(config.base.url())?;
-        Ok(Self {
-            name: config.base.host(),
-            config,
-        })
+        Ok(Self { name: config.base.host(), config })
     }
 
     fn anywhere(&self, ask: &Ask) -> Allocation {
@@ -133,13 +129,7 @@ impl Hosted {
         }
     }
 
-    fn request<'a>(
-        &'a self,
-        method: Method,
-        url: &'a Secret,
-        json: Option<String>,
-        ask: &Ask,
-    ) -> Request<'a> {
+    fn request<'a>(&'a self, method: Method, url: &'a Secret, json: Option<String>, ask: &Ask) -> Request<'a> {
         Request {
             method,
             url,
@@ -162,9 +152,7 @@ impl Hosted {
                 return Allocation::Refused(Step::Allocation.failed(FaultCode::NoBrowser, why));
             }
             Err(NoAnswer::Unknown(why)) => {
-                return Allocation::Lost(
-                    Step::Allocation.failed(FaultCode::ReleaseUnconfirmed, why),
-                );
+                return Allocation::Lost(Step::Allocation.failed(FaultCode::ReleaseUnconfirmed, why));
             }
         };
         let fault = |code| refusal(Step::Allocation, answer.status, code);
@@ -242,10 +230,7 @@ fn gate(ask: &Ask) -> Arc<dyn Fn() -> bool + Send + Sync> {
 }
 
 /// Sends until something comes of it: repeats only what cannot have allocated, and only while it is wanted.
-fn persist(
-    ask: &Ask,
-    mut send: impl FnMut() -> Result<Answer, NoAnswer>,
-) -> Result<Answer, NoAnswer> {
+fn persist(ask: &Ask, mut send: impl FnMut() -> Result<Answer, NoAnswer>) -> Result<Answer, NoAnswer> {
     let unreachable_after = Instant::now() + CONNECT_PATIENCE;
     let mut pause = FIRST_PAUSE;
     loop {

@@ -97,10 +97,7 @@ impl Body {
             path_id: url.as_ref().and_then(id_in_path),
             url,
             is_well_typed: matches!(id, Value::Null | Value::String(_)),
-            id: id
-                .as_str()
-                .filter(|id| !id.is_empty())
-                .map(|id| Secret::new(id.to_owned())),
+            id: id.as_str().filter(|id| !id.is_empty()).map(|id| Secret::new(id.to_owned())),
         }
     }
 }
@@ -161,18 +158,9 @@ mod tests {
     fn the_body_names_the_browser_then_the_header_then_the_path() {
         let url = format!("\"{URL}\"");
 
-        assert_eq!(
-            read(&ok(Some("head"), &plain(&url, "\"body\""))),
-            "browser body"
-        );
-        assert_eq!(
-            read(&ok(Some("head"), &plain(&url, "null"))),
-            "browser head"
-        );
-        assert_eq!(
-            read(&ok(Some("head"), &plain(&url, "\"\""))),
-            "browser head"
-        );
+        assert_eq!(read(&ok(Some("head"), &plain(&url, "\"body\""))), "browser body");
+        assert_eq!(read(&ok(Some("head"), &plain(&url, "null"))), "browser head");
+        assert_eq!(read(&ok(Some("head"), &plain(&url, "\"\""))), "browser head");
         assert_eq!(read(&ok(None, &plain(&url, "null"))), "browser path-id");
     }
 
@@ -209,22 +197,10 @@ mod tests {
             assert_eq!(read(&ok(Some("head"), body)), "id head", "{body}");
             assert_eq!(read(&ok(None, body)), "uncertain", "{body}");
         }
-        let cut = Answer {
-            body: None,
-            ..ok(Some("head"), "")
-        };
+        let cut = Answer { body: None, ..ok(Some("head"), "") };
         assert_eq!(read(&cut), "id head");
-        assert_eq!(
-            read(&ok(
-                None,
-                r#"{"webSocketDebuggerUrl":"ws://b.example/devtools/browser/p"}"#
-            )),
-            "id p"
-        );
-        assert_eq!(
-            read(&ok(Some("head"), &plain(&format!("\"{URL}\""), "7"))),
-            "id head"
-        );
+        assert_eq!(read(&ok(None, r#"{"webSocketDebuggerUrl":"ws://b.example/devtools/browser/p"}"#)), "id p");
+        assert_eq!(read(&ok(Some("head"), &plain(&format!("\"{URL}\""), "7"))), "id head");
     }
 
     #[test]
@@ -251,14 +227,8 @@ mod tests {
     fn of_another_status_only_the_header_counts() {
         let body = plain(&format!("\"{URL}\""), "\"body\"");
         for status in [302, 307, 400, 401, 403, 404, 408, 429, 500, 502, 503, 504] {
-            let named = Answer {
-                status,
-                ..ok(Some("head"), &body)
-            };
-            let unnamed = Answer {
-                status,
-                ..ok(None, &body)
-            };
+            let named = Answer { status, ..ok(Some("head"), &body) };
+            let unnamed = Answer { status, ..ok(None, &body) };
             let expected = match status {
                 408 | 500 | 502 | 504 => "uncertain",
                 _ => "nothing",

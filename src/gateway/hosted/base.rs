@@ -11,16 +11,10 @@ use crate::secret::Secret;
 use crate::wire::{Fault, FaultCode};
 
 /// Everything but RFC 3986's unreserved characters.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~');
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// Parts of a query parameter's name that make its value a credential.
-const CREDENTIALS: [&str; 8] = [
-    "token", "key", "auth", "secret", "pass", "sig", "cred", "jwt",
-];
+const CREDENTIALS: [&str; 8] = ["token", "key", "auth", "secret", "pass", "sig", "cred", "jwt"];
 
 /// A gateway's base URL that passed the refusals. Its query may hold a token, so it is shown by its host only.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -34,12 +28,10 @@ impl BaseUrl {
     /// `setting`: no HTTP(S) URL with a host, a user name in it, or plain `http` beyond this machine.
     pub fn parse(text: &str, setting: &str) -> Result<Self, Fault> {
         let refuse = |what: &str| {
-            Fault::new(FaultCode::Setting, format!("{setting} {what}")).hint(format!(
-                "set {setting}=https://HOST, or GHOST_GATEWAY_URL=local for a Chromium on this machine"
-            ))
+            Fault::new(FaultCode::Setting, format!("{setting} {what}"))
+                .hint(format!("set {setting}=https://HOST, or GHOST_GATEWAY_URL=local for a Chromium on this machine"))
         };
-        let mut url =
-            Url::parse(text.trim()).map_err(|_| refuse("must be an https URL with a host"))?;
+        let mut url = Url::parse(text.trim()).map_err(|_| refuse("must be an https URL with a host"))?;
         url.set_fragment(None);
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
             return Err(refuse("must be an https URL with a host"));
@@ -132,9 +124,7 @@ pub(super) fn segment(text: &str) -> String {
 
 /// The value of the query's first `token`.
 pub(super) fn token_of(url: &Url) -> Option<Secret> {
-    url.query_pairs()
-        .find(|(name, _)| name == "token")
-        .map(|(_, value)| Secret::new(value.into_owned()))
+    url.query_pairs().find(|(name, _)| name == "token").map(|(_, value)| Secret::new(value.into_owned()))
 }
 
 /// A query, with its question mark, of what was there and a token.

@@ -41,11 +41,7 @@ impl Release {
             Some(_) => None,
             None => config.base.effective_token(config.token.as_ref()),
         };
-        let scheme = if websocket.scheme() == "ws" {
-            "http"
-        } else {
-            "https"
-        };
+        let scheme = if websocket.scheme() == "ws" { "http" } else { "https" };
         let authority = base::authority(websocket);
         let path = path(id);
         let query = base::query(websocket.query(), token.as_ref());
@@ -114,9 +110,7 @@ impl Release {
     fn judge(&self, outcome: Result<u16, NoAnswer>) -> Result<(), ReleaseError> {
         match (outcome, self.owner) {
             (Ok(200..300 | 404 | 410), Owner::Exact) => Ok(()),
-            (Ok(status @ (200..300 | 404 | 410)), Owner::Shared) => {
-                Err(ReleaseError::Unprovable(unprovable(status)))
-            }
+            (Ok(status @ (200..300 | 404 | 410)), Owner::Shared) => Err(ReleaseError::Unprovable(unprovable(status))),
             (Ok(status), _) => Err(failed(Why::Status(status))),
             (Err(none), _) => Err(failed(none.why())),
         }
@@ -174,18 +168,8 @@ mod tests {
                 "wss://b.example/x?a=1",
                 "https://b.example/v1/sessions/a%2Fb%25?a=1&token=base",
             ),
-            (
-                "http://localhost:1",
-                "..",
-                "ws://127.0.0.1:2/x",
-                "http://127.0.0.1:2/v1/sessions/%2E%2E?token=caller",
-            ),
-            (
-                "http://localhost:1",
-                "ü",
-                "ws://[::1]:2/x?",
-                "http://[::1]:2/v1/sessions/%C3%BC?token=caller",
-            ),
+            ("http://localhost:1", "..", "ws://127.0.0.1:2/x", "http://127.0.0.1:2/v1/sessions/%2E%2E?token=caller"),
+            ("http://localhost:1", "ü", "ws://[::1]:2/x?", "http://[::1]:2/v1/sessions/%C3%BC?token=caller"),
         ] {
             let release = of_browser(base, id, websocket);
 
@@ -204,18 +188,9 @@ mod tests {
             Err(ReleaseError::Unprovable(_)) => "never",
         };
 
-        assert_eq!(
-            release.url.expose(),
-            "https://gate.example/p/v1/sessions/id?x=1&token=caller"
-        );
-        assert_eq!(
-            [200, 204, 404, 410].map(|status| kind(Ok(status))),
-            ["never"; 4]
-        );
-        assert_eq!(
-            [302, 401, 408, 500, 503].map(|status| kind(Ok(status))),
-            ["again"; 5]
-        );
+        assert_eq!(release.url.expose(), "https://gate.example/p/v1/sessions/id?x=1&token=caller");
+        assert_eq!([200, 204, 404, 410].map(|status| kind(Ok(status))), ["never"; 4]);
+        assert_eq!([302, 401, 408, 500, 503].map(|status| kind(Ok(status))), ["again"; 5]);
         assert_eq!(kind(Err(NoAnswer::NotSent(Why::Refused))), "again");
         assert_eq!(kind(Err(NoAnswer::Unknown(Why::TimedOut))), "again");
     }

@@ -64,15 +64,8 @@ impl Request<'_> {
     /// Sends it, once.
     pub(super) fn send(self) -> Result<Answer, NoAnswer> {
         let url = Url::parse(self.url.expose()).map_err(|_| NoAnswer::NotSent(Why::Other))?;
-        let proxy = self
-            .proxies
-            .select(&url)
-            .map_err(|_| NoAnswer::NotSent(Why::Proxy))?;
-        let gate = Gate {
-            is_tunnelled: proxy.is_some(),
-            may_leave: self.may_leave.clone(),
-            passed: Arc::default(),
-        };
+        let proxy = self.proxies.select(&url).map_err(|_| NoAnswer::NotSent(Why::Proxy))?;
+        let gate = Gate { is_tunnelled: proxy.is_some(), may_leave: self.may_leave.clone(), passed: Arc::default() };
         let agent = self.agent(proxy.as_ref(), gate.clone())?;
         match self.call(&agent) {
             Ok(response) => Ok(Answer::read(response)),
@@ -81,9 +74,7 @@ impl Request<'_> {
     }
 
     fn call(self, agent: &ureq::Agent) -> Result<Response<ureq::Body>, ureq::Error> {
-        let request = HttpRequest::builder()
-            .method(self.method)
-            .uri(self.url.expose());
+        let request = HttpRequest::builder().method(self.method).uri(self.url.expose());
         match self.json {
             Some(json) => {
                 let request = request.header(header::CONTENT_TYPE, "application/json");
@@ -115,11 +106,7 @@ impl Request<'_> {
             .timeout_global(Some(left(self.read_by)))
             .build();
         let connector = DefaultConnector::new().chain(gate);
-        Ok(ureq::Agent::with_parts(
-            config,
-            connector,
-            DefaultResolver::default(),
-        ))
+        Ok(ureq::Agent::with_parts(config, connector, DefaultResolver::default()))
     }
 }
 
@@ -136,12 +123,7 @@ impl Answer {
             true => read_body(response.into_body()),
             false => None,
         };
-        Self {
-            status,
-            browser_id,
-            retry_after,
-            body,
-        }
+        Self { status, browser_id, retry_after, body }
     }
 
     pub(super) fn is_success(&self) -> bool {
@@ -151,10 +133,7 @@ impl Answer {
 
 fn read_body(body: ureq::Body) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    body.into_reader()
-        .take(BODY_LIMIT + 1)
-        .read_to_end(&mut bytes)
-        .ok()?;
+    body.into_reader().take(BODY_LIMIT + 1).read_to_end(&mut bytes).ok()?;
     (bytes.len() as u64 <= BODY_LIMIT).then_some(bytes)
 }
 
@@ -192,11 +171,7 @@ impl Gate {
 impl<In: Transport> Connector<In> for Gate {
     type Out = In;
 
-    fn connect(
-        &self,
-        details: &ConnectionDetails,
-        chained: Option<In>,
-    ) -> Result<Option<In>, ureq::Error> {
+    fn connect(&self, details: &ConnectionDetails, chained: Option<In>) -> Result<Option<In>, ureq::Error> {
         // `ureq` runs the whole chain for the connection to the proxy too, with a configuration that has no proxy.
         if self.is_tunnelled && details.config.proxy().is_none() {
             return Ok(chained);

@@ -15,8 +15,7 @@ use crate::wire::{Fault, FaultCode};
 
 const BROWSER: &str = "X-Ghost-Session: canary-id\r\n";
 const NO_HEADERS: &str = "";
-const URL: &str =
-    r#"{"webSocketDebuggerUrl":"ws://127.0.0.1:9/devtools/browser/x?token=canary-ws"}"#;
+const URL: &str = r#"{"webSocketDebuggerUrl":"ws://127.0.0.1:9/devtools/browser/x?token=canary-ws"}"#;
 /// A URL whose path names no browser.
 const BARE: &str = r#"{"webSocketDebuggerUrl":"ws://127.0.0.1:9/canary"}"#;
 
@@ -38,11 +37,7 @@ fn gateway(server: &Server) -> Hosted {
 }
 
 fn in_korea(server: &Server) -> Hosted {
-    Hosted::new(Config {
-        country: Some("KR".into()),
-        ..config(&format!("http://{}", server.authority()))
-    })
-    .unwrap()
+    Hosted::new(Config { country: Some("KR".into()), ..config(&format!("http://{}", server.authority())) }).unwrap()
 }
 
 fn ask_for(wait: Duration) -> Ask {
@@ -94,10 +89,7 @@ fn fault(error: ReleaseError) -> Fault {
 #[test]
 fn a_browser_costs_one_request_and_is_released_at_its_own_server() {
     let browsers = Server::start([say(204, NO_HEADERS, "")]);
-    let url = format!(
-        "ws://{}/devtools/browser/x?token=own&a=b",
-        browsers.authority()
-    );
+    let url = format!("ws://{}/devtools/browser/x?token=own&a=b", browsers.authority());
     let body = format!(r#"{{"webSocketDebuggerUrl":"{url}"}}"#);
     let server = Server::start([say(200, BROWSER, &body)]);
     let base = format!("http://{}/some/prefix/?x=1", server.authority());
@@ -109,14 +101,8 @@ fn a_browser_costs_one_request_and_is_released_at_its_own_server() {
     grant.capability.release(false, soon()).unwrap();
 
     assert!(matches!(&grant.endpoint, Endpoint::WebSocket(own) if own.expose() == url));
-    assert_eq!(
-        server.ledger(),
-        ["GET /some/prefix/json/version?x=1&token=canary%20t%26k"]
-    );
-    assert_eq!(
-        browsers.ledger(),
-        ["DELETE /v1/sessions/canary-id?token=own&a=b"]
-    );
+    assert_eq!(server.ledger(), ["GET /some/prefix/json/version?x=1&token=canary%20t%26k"]);
+    assert_eq!(browsers.ledger(), ["DELETE /v1/sessions/canary-id?token=own&a=b"]);
 }
 
 #[test]
@@ -126,10 +112,7 @@ fn a_token_in_the_base_wins_and_is_not_doubled() {
 
     let answer = Hosted::new(config(&base)).unwrap().allocate(&ask());
 
-    assert_eq!(
-        told(&answer),
-        "refused 3: gateway allocation failed: HTTP 401"
-    );
+    assert_eq!(told(&answer), "refused 3: gateway allocation failed: HTTP 401");
     assert_eq!(server.ledger(), ["GET /json/version?t%6Fken=own&x=1"]);
 }
 
@@ -137,16 +120,9 @@ fn a_token_in_the_base_wins_and_is_not_doubled() {
 fn every_answer_is_the_debt_that_the_contract_says() {
     let invalid = "gateway allocation returned an invalid response";
     let failed = "gateway allocation failed:";
-    let cut = |headers: &str| {
-        Deed::Say(format!(
-            "HTTP/1.1 200 X\r\n{headers}Content-Length: 999\r\n\r\n{URL}"
-        ))
-    };
-    let chunked = |headers: &str| {
-        Deed::Say(format!(
-            "HTTP/1.1 200 X\r\n{headers}Transfer-Encoding: chunked\r\n\r\n99\r\n{URL}"
-        ))
-    };
+    let cut = |headers: &str| Deed::Say(format!("HTTP/1.1 200 X\r\n{headers}Content-Length: 999\r\n\r\n{URL}"));
+    let chunked =
+        |headers: &str| Deed::Say(format!("HTTP/1.1 200 X\r\n{headers}Transfer-Encoding: chunked\r\n\r\n99\r\n{URL}"));
     let until_end = |headers: &str| {
         let half = &URL[..30];
         Deed::Say(format!("HTTP/1.1 200 X\r\n{headers}\r\n{half}"))
@@ -154,64 +130,25 @@ fn every_answer_is_the_debt_that_the_contract_says() {
     let large = format!("{}{URL}", " ".repeat(1 << 20));
     let insecure = r#"{"webSocketDebuggerUrl":"ws://b.example/"}"#;
     for (deed, expected) in [
-        (
-            say(302, "Location: http://127.0.0.1:9/\r\n", ""),
-            format!("refused 3: {failed} HTTP 302"),
-        ),
-        (
-            say(400, NO_HEADERS, URL),
-            format!("refused 3: {failed} HTTP 400"),
-        ),
-        (
-            say(403, NO_HEADERS, "canary"),
-            format!("refused 3: {failed} HTTP 403"),
-        ),
-        (
-            say(404, BROWSER, ""),
-            format!("unusable 3: {failed} HTTP 404"),
-        ),
-        (
-            say(429, BROWSER, ""),
-            format!("unusable 3: {failed} HTTP 429"),
-        ),
-        (
-            say(503, BROWSER, ""),
-            format!("unusable 3: {failed} HTTP 503"),
-        ),
-        (
-            say(408, NO_HEADERS, ""),
-            format!("lost 5: {failed} HTTP 408"),
-        ),
-        (
-            say(500, NO_HEADERS, URL),
-            format!("lost 5: {failed} HTTP 500"),
-        ),
-        (
-            say(504, NO_HEADERS, ""),
-            format!("lost 5: {failed} HTTP 504"),
-        ),
-        (
-            say(500, BROWSER, ""),
-            format!("unusable 3: {failed} HTTP 500"),
-        ),
+        (say(302, "Location: http://127.0.0.1:9/\r\n", ""), format!("refused 3: {failed} HTTP 302")),
+        (say(400, NO_HEADERS, URL), format!("refused 3: {failed} HTTP 400")),
+        (say(403, NO_HEADERS, "canary"), format!("refused 3: {failed} HTTP 403")),
+        (say(404, BROWSER, ""), format!("unusable 3: {failed} HTTP 404")),
+        (say(429, BROWSER, ""), format!("unusable 3: {failed} HTTP 429")),
+        (say(503, BROWSER, ""), format!("unusable 3: {failed} HTTP 503")),
+        (say(408, NO_HEADERS, ""), format!("lost 5: {failed} HTTP 408")),
+        (say(500, NO_HEADERS, URL), format!("lost 5: {failed} HTTP 500")),
+        (say(504, NO_HEADERS, ""), format!("lost 5: {failed} HTTP 504")),
+        (say(500, BROWSER, ""), format!("unusable 3: {failed} HTTP 500")),
         (Deed::End, format!("lost 5: {failed} connection closed")),
         (Deed::Reset, format!("lost 5: {failed} connection reset")),
-        (
-            Deed::Say("canary\r\n\r\n".into()),
-            format!("lost 5: {failed} not an HTTP response"),
-        ),
+        (Deed::Say("canary\r\n\r\n".into()), format!("lost 5: {failed} not an HTTP response")),
         (say(200, NO_HEADERS, "canary"), format!("lost 5: {invalid}")),
-        (
-            say(200, BROWSER, "canary"),
-            format!("unusable 3: {invalid}"),
-        ),
+        (say(200, BROWSER, "canary"), format!("unusable 3: {invalid}")),
         (say(200, NO_HEADERS, BARE), format!("stray 5: {invalid}")),
         (say(200, BROWSER, BARE), "granted".into()),
         (say(200, NO_HEADERS, URL), "granted".into()),
-        (
-            say(200, BROWSER, insecure),
-            format!("unusable 3: {invalid}"),
-        ),
+        (say(200, BROWSER, insecure), format!("unusable 3: {invalid}")),
         (say(200, NO_HEADERS, insecure), format!("lost 5: {invalid}")),
         (say(200, BROWSER, &large), format!("unusable 3: {invalid}")),
         (say(200, NO_HEADERS, &large), format!("lost 5: {invalid}")),
@@ -247,11 +184,7 @@ fn a_refused_token_is_hinted_at() {
 #[test]
 fn what_cannot_have_allocated_is_asked_again_until_it_is_answered() {
     let wait = "Retry-After: 0\r\n";
-    let server = Server::start([
-        say(503, wait, ""),
-        say(429, wait, ""),
-        say(200, BROWSER, BARE),
-    ]);
+    let server = Server::start([say(503, wait, ""), say(429, wait, ""), say(200, BROWSER, BARE)]);
 
     let answer = gateway(&server).allocate(&ask());
 
@@ -261,19 +194,13 @@ fn what_cannot_have_allocated_is_asked_again_until_it_is_answered() {
 
 #[test]
 fn a_retry_that_would_come_too_late_is_not_waited_for() {
-    let server = Server::start([
-        say(503, "Retry-After: 0\r\n", ""),
-        say(429, "Retry-After: 3600\r\n", ""),
-    ]);
+    let server = Server::start([say(503, "Retry-After: 0\r\n", ""), say(429, "Retry-After: 3600\r\n", "")]);
     let asked = Instant::now();
     let ask = ask();
 
     let answer = gateway(&server).allocate(&ask);
 
-    assert_eq!(
-        told(&answer),
-        "refused 3: gateway allocation failed: HTTP 429"
-    );
+    assert_eq!(told(&answer), "refused 3: gateway allocation failed: HTTP 429");
     assert!(asked.elapsed() < Duration::from_secs(10));
     assert!(!ask.left.is_raised());
     assert_eq!(server.ledger().len(), 2);
@@ -292,10 +219,7 @@ fn nothing_is_asked_again_once_nobody_wants_it() {
 
     let answer = gateway(&server).allocate(&ask);
 
-    assert_eq!(
-        told(&answer),
-        "refused 3: gateway allocation failed: HTTP 503"
-    );
+    assert_eq!(told(&answer), "refused 3: gateway allocation failed: HTTP 503");
     assert_eq!(server.ledger().len(), 1);
 }
 
@@ -307,10 +231,7 @@ fn a_browser_that_nobody_wants_is_not_asked_for() {
 
     let answer = gateway(&server).allocate(&ask);
 
-    assert_eq!(
-        told(&answer),
-        "refused 3: gateway allocation failed: cancelled"
-    );
+    assert_eq!(told(&answer), "refused 3: gateway allocation failed: cancelled");
     assert!(!ask.left.is_raised());
     assert!(server.ledger().is_empty());
 }
@@ -325,10 +246,7 @@ fn a_gateway_that_is_not_there_costs_nothing() {
 
     let answer = Hosted::new(config(&base)).unwrap().allocate(&ask);
 
-    assert_eq!(
-        told(&answer),
-        "refused 3: gateway allocation failed: connection refused"
-    );
+    assert_eq!(told(&answer), "refused 3: gateway allocation failed: connection refused");
     assert!(!ask.left.is_raised());
 }
 
@@ -360,10 +278,7 @@ fn silence_is_lost_at_the_last_word() {
 
     let answer = gateway(&server).allocate(&ask);
 
-    assert_eq!(
-        told(&answer),
-        "lost 5: gateway allocation failed: timed out"
-    );
+    assert_eq!(told(&answer), "lost 5: gateway allocation failed: timed out");
     assert_eq!(server.ledger().len(), 1);
 }
 
@@ -371,10 +286,7 @@ fn silence_is_lost_at_the_last_word() {
 fn a_country_takes_a_session_and_a_browser_in_it() {
     let url = "ws://127.0.0.1:9/canary";
     let body = format!(r#"{{"browserId":"a/b c","cdp":{{"webSocketDebuggerUrl":"{url}"}}}}"#);
-    let server = Server::start([
-        say(200, NO_HEADERS, r#"{"session":"s/1"}"#),
-        say(200, BROWSER, &body),
-    ]);
+    let server = Server::start([say(200, NO_HEADERS, r#"{"session":"s/1"}"#), say(200, BROWSER, &body)]);
 
     let answer = in_korea(&server).allocate(&ask());
 
@@ -396,41 +308,17 @@ fn a_session_without_a_browser_is_no_debt_and_is_given_back() {
     let creation = "gateway session creation";
     let allocation = "gateway allocation failed: HTTP";
     for (deeds, expected, requests) in [
-        (
-            vec![say(500, NO_HEADERS, "")],
-            format!("refused 3: {creation} failed: HTTP 500"),
-            1,
-        ),
-        (
-            vec![Deed::End],
-            format!("refused 3: {creation} failed: connection closed"),
-            1,
-        ),
+        (vec![say(500, NO_HEADERS, "")], format!("refused 3: {creation} failed: HTTP 500"), 1),
+        (vec![Deed::End], format!("refused 3: {creation} failed: connection closed"), 1),
         (
             vec![say(200, NO_HEADERS, r#"{"session":7}"#)],
             format!("refused 3: {creation} returned an invalid response"),
             1,
         ),
-        (
-            vec![say(500, BROWSER, "")],
-            format!("unusable 3: {creation} failed: HTTP 500"),
-            1,
-        ),
-        (
-            vec![session(), say(404, NO_HEADERS, "")],
-            format!("refused 3: {allocation} 404"),
-            3,
-        ),
-        (
-            vec![session(), say(500, NO_HEADERS, "")],
-            format!("lost 5: {allocation} 500"),
-            3,
-        ),
-        (
-            vec![session(), say(500, BROWSER, "")],
-            format!("unusable 3: {allocation} 500"),
-            2,
-        ),
+        (vec![say(500, BROWSER, "")], format!("unusable 3: {creation} failed: HTTP 500"), 1),
+        (vec![session(), say(404, NO_HEADERS, "")], format!("refused 3: {allocation} 404"), 3),
+        (vec![session(), say(500, NO_HEADERS, "")], format!("lost 5: {allocation} 500"), 3),
+        (vec![session(), say(500, BROWSER, "")], format!("unusable 3: {allocation} 500"), 2),
     ] {
         let server = Server::start(deeds);
 
@@ -439,10 +327,7 @@ fn a_session_without_a_browser_is_no_debt_and_is_given_back() {
         assert_eq!(told(&answer), expected);
         assert_eq!(server.ledger().len(), requests, "{expected}");
         if requests == 3 {
-            assert_eq!(
-                server.ledger()[2],
-                "DELETE /v1/sessions/canary?token=canary%20t%26k"
-            );
+            assert_eq!(server.ledger()[2], "DELETE /v1/sessions/canary?token=canary%20t%26k");
         }
     }
 }
@@ -467,10 +352,7 @@ fn a_release_is_what_the_answer_proves() {
 
         let expected = expected.map(|why| format!("gateway release failed: {why}"));
         assert_eq!(outcome.err().map(|fault| fault.message), expected);
-        assert_eq!(
-            server.ledger()[1],
-            "DELETE /v1/sessions/canary-id?token=canary%20t%26k"
-        );
+        assert_eq!(server.ledger()[1], "DELETE /v1/sessions/canary-id?token=canary%20t%26k");
     }
 }
 
@@ -502,10 +384,7 @@ fn a_release_gives_up_at_its_deadline() {
 
     let error = capability.release(false, Instant::now() + Duration::from_millis(100));
 
-    assert_eq!(
-        fault(error.unwrap_err()).message,
-        "gateway release failed: timed out"
-    );
+    assert_eq!(fault(error.unwrap_err()).message, "gateway release failed: timed out");
 }
 
 #[test]
@@ -526,12 +405,7 @@ fn settings_that_could_show_the_token_are_refused_without_showing_it() {
         assert!(fault.message.contains("GHOST_GATEWAY_URL"));
         assert!(!format!("{fault:?}").contains("canary"));
     }
-    for url in [
-        "http://localhost:1/a?b",
-        "http://127.8.8.8",
-        "http://[::1]:1",
-        "https://a.b/c",
-    ] {
+    for url in ["http://localhost:1/a?b", "http://127.8.8.8", "http://[::1]:1", "https://a.b/c"] {
         BaseUrl::parse(url, "GHOST_GATEWAY_URL").unwrap();
     }
 }
@@ -550,18 +424,12 @@ fn a_base_is_shown_by_its_host_and_keyed_without_its_query() {
 
 #[test]
 fn a_gateway_beyond_this_machine_needs_a_token_from_somewhere() {
-    let without = |base: &str| Config {
-        token: None,
-        ..config(base)
-    };
+    let without = |base: &str| Config { token: None, ..config(base) };
 
     let fault = Hosted::new(without("https://gate.example?token=")).unwrap_err();
 
     assert_eq!(fault.code, FaultCode::Setting);
-    assert_eq!(
-        fault.message,
-        "APIFY_TOKEN is required for the configured gateway"
-    );
+    assert_eq!(fault.message, "APIFY_TOKEN is required for the configured gateway");
     assert!(fault.hint.unwrap().contains("GHOST_GATEWAY_URL=local"));
     Hosted::new(without("https://gate.example?token=t")).unwrap();
     Hosted::new(without("http://localhost")).unwrap();

@@ -45,7 +45,8 @@ impl Step {
     }
 }
 
-const RETRIED: &str = "the browser may still be running and billed: the release is tried again, and `ghost-browser stop` tries at once";
+const RETRIED: &str =
+    "the browser may still be running and billed: the release is tried again, and `ghost-browser stop` tries at once";
 
 const UNKNOWN: &str = "a browser may be running and billed, and nothing here can release it: look into the gateway's own console; \
      `ghost-browser stop` tells this once more and then forgets it";
@@ -90,9 +91,7 @@ impl Why {
     fn hint(self) -> Option<&'static str> {
         match self {
             Self::Status(401 | 403) => Some("check APIFY_TOKEN: the gateway did not accept it"),
-            Self::NotFound | Self::Refused => {
-                Some("check GHOST_GATEWAY_URL, and that the network can be reached")
-            }
+            Self::NotFound | Self::Refused => Some("check GHOST_GATEWAY_URL, and that the network can be reached"),
             Self::Proxy => Some("check HTTPS_PROXY, ALL_PROXY and NO_PROXY"),
             _ => None,
         }

@@ -57,26 +57,10 @@ fn state(name: &str, now: Instant) -> Lease {
         "Asking" => L::Asking,
         "Abandoning" => L::Abandoning,
         "Held" => L::Held { capability },
-        "Closing" => L::Closing {
-            capability,
-            until: later,
-        },
-        "Releasing 1 with a cause" => L::Releasing {
-            capability,
-            attempt: 1,
-            cause: Some(fault("cause")),
-        },
-        "Releasing 2" => L::Releasing {
-            capability,
-            attempt: 2,
-            cause: None,
-        },
-        "Unpaid 1" => L::Unpaid {
-            capability,
-            attempts: 1,
-            retry_at: later,
-            why: fault("why"),
-        },
+        "Closing" => L::Closing { capability, until: later },
+        "Releasing 1 with a cause" => L::Releasing { capability, attempt: 1, cause: Some(fault("cause")) },
+        "Releasing 2" => L::Releasing { capability, attempt: 2, cause: None },
+        "Unpaid 1" => L::Unpaid { capability, attempts: 1, retry_at: later, why: fault("why") },
         "Owed" => L::Owed { why: fault("why") },
         other => panic!("no state {other}"),
     }
@@ -89,11 +73,7 @@ fn state_name(lease: &Lease) -> String {
         L::Abandoning => "Abandoning".into(),
         L::Held { .. } => "Held".into(),
         L::Closing { .. } => "Closing".into(),
-        L::Releasing {
-            attempt,
-            cause: Some(_),
-            ..
-        } => format!("Releasing {attempt} with a cause"),
+        L::Releasing { attempt, cause: Some(_), .. } => format!("Releasing {attempt} with a cause"),
         L::Releasing { attempt, .. } => format!("Releasing {attempt}"),
         L::Unpaid { attempts, .. } => format!("Unpaid {attempts}"),
         L::Owed { .. } => "Owed".into(),
@@ -108,9 +88,7 @@ fn action_name(action: &Action) -> String {
         A::Connect(_) => "connect".into(),
         A::Disconnect => "disconnect".into(),
         A::CloseStray(_) => "close stray".into(),
-        A::Release {
-            attempt, closed, ..
-        } => match closed {
+        A::Release { attempt, closed, .. } => match closed {
             true => format!("release {attempt} closed"),
             false => format!("release {attempt}"),
         },
@@ -184,74 +162,34 @@ const MOVES: &[(&str, &str, &str)] = &[
     ("Asking", "expired", "Abandoning: abandon, tell late"),
     ("Asking", "granted", "Held: entrust, tell notice, connect"),
     ("Asking", "refused", "Vacant: settle, tell refused"),
-    (
-        "Asking",
-        "unusable",
-        "Releasing 1 with a cause: entrust, release 1",
-    ),
+    ("Asking", "unusable", "Releasing 1 with a cause: entrust, release 1"),
     ("Asking", "stray", "Owed: close stray, tell owed"),
     ("Asking", "lost", "Owed: tell owed"),
     ("Abandoning", "granted", "Releasing 1: entrust, release 1"),
     ("Abandoning", "refused", "Vacant: settle, tell refused"),
-    (
-        "Abandoning",
-        "unusable",
-        "Releasing 1 with a cause: entrust, release 1",
-    ),
+    ("Abandoning", "unusable", "Releasing 1 with a cause: entrust, release 1"),
     ("Abandoning", "stray", "Owed: close stray, tell owed"),
     ("Abandoning", "lost", "Owed: tell owed"),
     ("Held", "unwanted", "Closing: disconnect"),
     ("Held", "stop", "Closing: disconnect"),
     ("Held", "connection lost", "Releasing 1: release 1"),
     ("Closing", "connection lost", "Releasing 1: release 1"),
-    (
-        "Closing",
-        "closed normally",
-        "Releasing 1: release 1 closed",
-    ),
+    ("Closing", "closed normally", "Releasing 1: release 1 closed"),
     ("Closing", "closed otherwise", "Releasing 1: release 1"),
     ("Closing", "tick late", "Releasing 1: release 1"),
-    (
-        "Releasing 1 with a cause",
-        "closed normally",
-        "Vacant: settle, tell refused",
-    ),
-    (
-        "Releasing 1 with a cause",
-        "released 1",
-        "Vacant: settle, tell refused",
-    ),
-    (
-        "Releasing 1 with a cause",
-        "released 2",
-        "Vacant: settle, tell refused",
-    ),
-    (
-        "Releasing 1 with a cause",
-        "failed 1",
-        "Unpaid 1: tell unpaid",
-    ),
-    (
-        "Releasing 1 with a cause",
-        "unprovable 1",
-        "Owed: tell owed",
-    ),
-    (
-        "Releasing 2",
-        "closed normally",
-        "Vacant: settle, tell released",
-    ),
+    ("Releasing 1 with a cause", "closed normally", "Vacant: settle, tell refused"),
+    ("Releasing 1 with a cause", "released 1", "Vacant: settle, tell refused"),
+    ("Releasing 1 with a cause", "released 2", "Vacant: settle, tell refused"),
+    ("Releasing 1 with a cause", "failed 1", "Unpaid 1: tell unpaid"),
+    ("Releasing 1 with a cause", "unprovable 1", "Owed: tell owed"),
+    ("Releasing 2", "closed normally", "Vacant: settle, tell released"),
     ("Releasing 2", "released 1", "Vacant: settle, tell released"),
     ("Releasing 2", "released 2", "Vacant: settle, tell released"),
     ("Releasing 2", "failed 2", "Unpaid 2: tell unpaid"),
     ("Releasing 2", "unprovable 2", "Owed: tell owed"),
     ("Unpaid 1", "stop", "Releasing 2: release 2"),
     ("Unpaid 1", "retry", "Releasing 2: release 2"),
-    (
-        "Unpaid 1",
-        "closed normally",
-        "Vacant: settle, tell released",
-    ),
+    ("Unpaid 1", "closed normally", "Vacant: settle, tell released"),
     ("Unpaid 1", "released 1", "Vacant: settle, tell released"),
     ("Unpaid 1", "released 2", "Vacant: settle, tell released"),
     ("Unpaid 1", "tick late", "Releasing 2: release 2"),
@@ -290,10 +228,7 @@ fn every_event_in_every_state_does_what_the_table_says() {
 #[test]
 fn a_release_is_tried_again_after_1_2_4_and_at_most_30_seconds() {
     let mut now = Instant::now();
-    let (mut lease, _) = L::Held {
-        capability: capability("id"),
-    }
-    .step(E::ConnectionLost, now);
+    let (mut lease, _) = L::Held { capability: capability("id") }.step(E::ConnectionLost, now);
 
     for (attempt, pause) in (1..).zip([1, 2, 4, 8, 16, 30, 30, 30]) {
         (lease, _) = lease.step(released(attempt, failed("no")), now);
@@ -308,8 +243,7 @@ fn a_release_is_tried_again_after_1_2_4_and_at_most_30_seconds() {
 fn an_allocation_that_failed_is_told_with_the_release_that_failed_after_it() {
     let now = Instant::now();
 
-    let (lease, _) =
-        state("Releasing 1 with a cause", now).step(released(1, failed("HTTP 500")), now);
+    let (lease, _) = state("Releasing 1 with a cause", now).step(released(1, failed("HTTP 500")), now);
 
     let L::Unpaid { why, .. } = lease else {
         panic!("not unpaid: {lease:?}");
@@ -330,13 +264,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        Self {
-            now: Instant::now(),
-            leases: vec![L::Vacant],
-            brought: 0,
-            paid: 0,
-            told: 0,
-        }
+        Self { now: Instant::now(), leases: vec![L::Vacant], brought: 0, paid: 0, told: 0 }
     }
 
     /// Lets `event` happen to a lease, and holds every step to account: a browser is ours before and after, or it was paid, or told.
@@ -364,10 +292,7 @@ impl World {
     }
 
     fn hold_to_account(&self) {
-        let held = self
-            .leases
-            .iter()
-            .filter(|lease| lease.capability().is_some());
+        let held = self.leases.iter().filter(|lease| lease.capability().is_some());
         assert_eq!(self.brought, self.paid + self.told + held.count() as u32);
     }
 

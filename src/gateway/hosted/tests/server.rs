@@ -25,9 +25,7 @@ pub(crate) enum Deed {
 /// `Say` a status, headers and a body of known length.
 pub(crate) fn say(status: u16, headers: &str, body: &str) -> Deed {
     let length = body.len();
-    Deed::Say(format!(
-        "HTTP/1.1 {status} X\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
-    ))
+    Deed::Say(format!("HTTP/1.1 {status} X\r\n{headers}Content-Length: {length}\r\n\r\n{body}"))
 }
 
 pub(crate) struct Server {
@@ -57,12 +55,7 @@ impl Server {
                 }
             }
         });
-        Self {
-            address,
-            ledger,
-            ending,
-            serving: Some(serving),
-        }
+        Self { address, ledger, ending, serving: Some(serving) }
     }
 
     pub(crate) fn authority(&self) -> String {
@@ -96,12 +89,7 @@ fn read_request(stream: &TcpStream) -> Option<String> {
     }
     let length = head
         .lines()
-        .find_map(|line| {
-            line.to_ascii_lowercase()
-                .strip_prefix("content-length: ")?
-                .parse()
-                .ok()
-        })
+        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok())
         .unwrap_or(0);
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
@@ -116,10 +104,7 @@ fn meet(mut stream: TcpStream, deed: Deed) {
         Deed::Say(text) => drop(stream.write_all(text.as_bytes())),
         Deed::End => drop(stream.shutdown(Shutdown::Both)),
         Deed::Reset => {
-            let at_once = nix::libc::linger {
-                l_onoff: 1,
-                l_linger: 0,
-            };
+            let at_once = nix::libc::linger { l_onoff: 1, l_linger: 0 };
             setsockopt(&stream, sockopt::Linger, &at_once).unwrap();
         }
         Deed::Silence => drop(stream.read(&mut [0])),
