@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use ghost_browser::cancel::Cancel;
 use ghost_browser::daemon::keeper::{ARGUMENT, Keeper};
-use ghost_browser::gateway::api::{Allocation, Ask, Capability, Endpoint, Gateway, Grant};
+use ghost_browser::gateway::api::{Allocation, Ask, Capability, Endpoint, Gateway, Grant, RequestLeft};
 use ghost_browser::local::{Local, Release, Settings};
 use ghost_browser::wire::write_frame;
 use nix::errno::Errno;
@@ -38,7 +38,7 @@ impl Sandbox {
         lock(&note).unwrap();
         let local = Local::new(Settings {
             chromium: None,
-            args: None,
+            args: Vec::new(),
             headed: false,
             profile: None,
             state_folder: root.path().to_owned(),
@@ -63,7 +63,8 @@ impl Sandbox {
 
     fn start(&self, prepared: Capability) -> Browser {
         let deadline = Instant::now() + Duration::from_secs(20);
-        let ask = Ask { deadline, last_word: deadline, abandoned: Cancel::new(), prepared: Some(prepared) };
+        let (abandoned, left) = (Cancel::new(), RequestLeft::new());
+        let ask = Ask { deadline, last_word: deadline, abandoned, prepared: Some(prepared), left };
         let Allocation::Granted(Grant { endpoint, capability, .. }) = self.local.allocate(&ask) else {
             panic!("no browser")
         };

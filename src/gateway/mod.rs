@@ -6,7 +6,7 @@
 //! Nothing here decides when a browser is wanted, retries a release or remembers a debt: that is `lease`. Nothing
 //! here speaks CDP: an [`Endpoint`] is dialled by `cdp`. Read `api` first, then `hosted`.
 
-mod api;
+pub mod api;
 pub mod hosted;
 
 pub use api::{Allocation, Ask, Capability, Endpoint, Gateway, Grant, ReleaseError, RequestLeft};

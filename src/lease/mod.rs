@@ -11,6 +11,9 @@ mod driver;
 mod note;
 mod state;
 
+#[cfg(test)]
+mod tests;
+
 pub use driver::{Driver, Entrust, Sink};
 pub use note::{FoundNote, Note, NotePlace, find, find_all};
 pub use state::{Action, Event, Lease, News};

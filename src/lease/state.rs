@@ -222,8 +222,9 @@ impl Lease {
 
 fn hold(grant: Grant) -> (Lease, Vec<Action>) {
     let capability = grant.capability;
-    let mut actions = vec![A::Entrust(capability.clone()), A::Connect(grant.endpoint)];
+    let mut actions = vec![A::Entrust(capability.clone())];
     actions.extend(grant.notice.map(A::Notice));
+    actions.push(A::Connect(grant.endpoint));
     (L::Held { capability }, actions)
 }
 

@@ -101,6 +101,7 @@ impl Gateway for Local {
         if ask.abandoned.is_cancelled() {
             return Allocation::Refused(Fault::new(FaultCode::Cancelled, "chromium is no longer wanted"));
         }
+        ask.left.raise();
         match self.start(ask.prepared.clone()) {
             Ok(grant) => Allocation::Granted(grant),
             Err(fault) => Allocation::Refused(fault),

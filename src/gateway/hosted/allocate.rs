@@ -83,7 +83,7 @@ impl Hosted {
     fn in_country(&self, country: &str, ask: &Ask) -> Allocation {
         let session = match self.open_session(ask) {
             Ok(session) => session,
-            Err(allocation) => return allocation,
+            Err(allocation) => return *allocation,
         };
         let path = format!("/v1/sessions/{}", base::segment(session.expose()));
         let url = self.endpoint(&format!("{path}/browser"));
@@ -99,28 +99,27 @@ impl Hosted {
         allocation
     }
 
-    fn open_session(&self, ask: &Ask) -> Result<Secret, Allocation> {
+    fn open_session(&self, ask: &Ask) -> Result<Secret, Box<Allocation>> {
         let url = self.endpoint("/v1/sessions");
         let answer = persist(ask, || self.session_request(&url, ask).send());
-        let answer = answer.map_err(|none| {
-            let fault = Step::SessionCreation.failed(FaultCode::NoBrowser, none.why());
-            Allocation::Refused(fault)
-        })?;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(none) => {
+                let fault = Step::SessionCreation.failed(FaultCode::NoBrowser, none.why());
+                return Err(Box::new(Allocation::Refused(fault)));
+            }
+        };
+        let fault = || refusal(Step::SessionCreation, answer.status, FaultCode::NoBrowser);
         let session = answer.body.as_deref().and_then(session_in);
-        match (session, answer.browser_id) {
-            (Some(session), _) => Ok(session),
-            (None, Some(id)) => {
-                let fault = refusal(Step::SessionCreation, answer.status, FaultCode::NoBrowser);
-                Err(self.named_only(&id, fault))
-            }
-            (None, None) => {
-                let fault = refusal(Step::SessionCreation, answer.status, FaultCode::NoBrowser);
-                Err(Allocation::Refused(fault))
-            }
-        }
+        session.ok_or_else(|| {
+            Box::new(match &answer.browser_id {
+                Some(id) => self.named_only(id, fault()),
+                None => Allocation::Refused(fault()),
+            })
+        })
     }
 
-    /// A session without a browser is no debt: its answer is not waited for longer than callers wait, and leaving it unread costs nothing.
+    /// A session without a browser is no debt: its answer is not waited for longer than callers wait.
     fn session_request<'a>(&'a self, url: &'a Secret, ask: &'a Ask) -> Request<'a> {
         let (abandoned, deadline) = (ask.abandoned.clone(), ask.deadline);
         Request {

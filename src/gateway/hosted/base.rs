@@ -84,12 +84,13 @@ impl BaseUrl {
     pub(super) fn endpoint(&self, path: &str, caller: Option<&Secret>) -> Secret {
         let url = &self.0;
         let prefix = url.path().trim_end_matches('/');
-        let start = format!("{}://{}{prefix}{path}", url.scheme(), authority(url));
+        let (scheme, authority) = (url.scheme(), authority(url));
         let token = match token_of(url) {
             Some(_) => None,
             None => caller,
         };
-        Secret::new(start + query(url.query(), token).as_str())
+        let query = query(url.query(), token);
+        Secret::new(format!("{scheme}://{authority}{prefix}{path}{query}"))
     }
 }
 

@@ -15,7 +15,7 @@ mod request;
 mod wording;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use allocate::{Config, Hosted};
 pub use base::BaseUrl;

@@ -29,7 +29,8 @@ impl Step {
         let fault = Fault::new(code, format!("{self} failed: {why}"));
         match (why.hint(), code) {
             (Some(hint), _) => fault.hint(hint),
-            (None, FaultCode::ReleaseUnconfirmed) if self != Self::Release => fault.hint(UNKNOWN),
+            (None, _) if self == Self::Release => fault.hint(RETRIED),
+            (None, FaultCode::ReleaseUnconfirmed) => fault.hint(UNKNOWN),
             (None, _) => fault,
         }
     }
@@ -43,6 +44,9 @@ impl Step {
         }
     }
 }
+
+const RETRIED: &str =
+    "the browser may still be running and billed: the release is tried again, and `ghost-browser stop` tries at once";
 
 const UNKNOWN: &str = "a browser may be running and billed, and nothing here can release it: look into the gateway's own console; \
      `ghost-browser stop` tells this once more and then forgets it";
