@@ -25,8 +25,8 @@ pub(super) struct LeaseId(pub(super) u64);
 pub(super) enum News {
     /// A caller wants the browser.
     Wanted { visitor: VisitorId, cancel: Cancel, answer: Sender<Answer> },
-    /// A caller that was given the browser needs it no more.
-    Finished(VisitorId),
+    /// A caller that was given the browser needs it no more; whether it gave its script up before that had ended.
+    Finished { visitor: VisitorId, given_up: bool },
     /// A caller that still waits for the browser has gone, or has no more time.
     Gone(VisitorId),
     /// A client asks for the state.

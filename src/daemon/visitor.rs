@@ -157,9 +157,11 @@ impl Errand {
     fn carry_out(self, run: Run) {
         let stop = run.stop;
         let done = self.done(run);
+        // Asked before the client has its last word: afterwards every client leaves.
+        let given_up = matches!(self.cancel.reason(), Some(CancelReason::ClientGone | CancelReason::Interrupted));
         // The client may be gone: what is to be stopped is stopped all the same.
         let _ = self.writer.send(&Reply::Done(Box::new(self.redacted(done))));
-        self.house.desk.tell(News::Finished(self.id));
+        self.house.desk.tell(News::Finished { visitor: self.id, given_up });
         if stop && let Some(stopped) = self.house.desk.stop() {
             let _ = self.writer.send(&Reply::Stopped(Box::new(stopped)));
         }

@@ -37,18 +37,18 @@ impl Callers {
         }
     }
 
-    /// A caller that waits has gone. One that runs ends by its cancel.
-    pub(super) fn leave(&mut self, visitor: VisitorId) {
-        self.waiting.retain(|waiting| waiting.visitor != visitor);
+    /// A caller has gone. True when it was waiting; one that runs ends by its cancel.
+    pub(super) fn leave(&mut self, visitor: VisitorId) -> bool {
+        let Some(place) = self.waiting.iter().position(|waiting| waiting.visitor == visitor) else { return false };
+        self.waiting.remove(place);
         self.idle_since = Instant::now();
+        true
     }
 
-    /// A script has ended. True when that was because its client gave it up.
-    pub(super) fn finish(&mut self, visitor: VisitorId) -> bool {
+    /// A script has ended.
+    pub(super) fn finish(&mut self, visitor: VisitorId) {
+        self.running.remove(&visitor);
         self.idle_since = Instant::now();
-        let cancel = self.running.remove(&visitor);
-        let reason = cancel.and_then(|cancel| cancel.reason());
-        matches!(reason, Some(CancelReason::ClientGone | CancelReason::Interrupted))
     }
 
     /// Gives the browser to everyone who waits; the first is told the warnings.

@@ -130,15 +130,14 @@ impl Supervisor {
                 self.callers.wait(visitor, cancel, answer);
                 self.serve();
             }
-            News::Finished(visitor) => {
-                let was_given_up = self.callers.finish(visitor);
-                if was_given_up && self.is_unused() {
+            News::Finished { visitor, given_up } => {
+                self.callers.finish(visitor);
+                if given_up {
                     self.let_go_if_unwanted();
                 }
             }
             News::Gone(visitor) => {
-                self.callers.leave(visitor);
-                if !self.is_connected() || self.is_unused() {
+                if self.callers.leave(visitor) {
                     self.let_go_if_unwanted();
                 }
             }
@@ -326,9 +325,9 @@ impl Supervisor {
         self.current.is_some_and(|id| self.leases[&id].is_unused())
     }
 
-    /// A browser that nobody has used and nobody waits for is not worth holding.
+    /// A browser that the last caller left before any script had sent it a command is not worth holding.
     fn let_go_if_unwanted(&mut self) {
-        if self.callers.is_empty() {
+        if self.callers.is_empty() && (!self.is_connected() || self.is_unused()) {
             self.let_go();
         }
     }
