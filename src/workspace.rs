@@ -107,6 +107,11 @@ impl SessionFiles {
         keys.iter().map(|key| Self::new(folder, key)).collect()
     }
 
+    /// The key of their session.
+    pub fn key(&self) -> Option<String> {
+        key_of_socket(&self.socket)
+    }
+
     /// An address for the socket that the kernel takes, however long the folder's path is.
     ///
     /// # Errors

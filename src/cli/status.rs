@@ -4,7 +4,8 @@ use super::args::StatusOptions;
 use super::call::Call;
 use super::exit::Exit;
 use super::{output, render};
-use crate::client::{Door, notes};
+use crate::client::Door;
+use crate::client::notes::{self, LeftBehind, Whose};
 use crate::wire::{BUILD, Fault, Status, StatusState};
 
 /// Exits 0 whatever the state, since the state is the answer; only output that cannot be written is a failure.
@@ -26,9 +27,14 @@ fn gather(call: &Call, options: &StatusOptions) -> Result<Vec<Status>, Fault> {
     }
     let door = call.door()?;
     warn_of_refused(&door);
+    let left = notes::look(&door.places, &Whose::Session(&door.session.key));
     let status = match door.status()? {
-        Some(status) => status,
-        None => absent(call, &door),
+        Some(mut status) => {
+            // What an earlier daemon left is the next one's to tell of.
+            status.debts.extend(left.unknown.iter().map(Fault::to_string));
+            status
+        }
+        None => absent(call, &door, &left),
     };
     Ok(vec![status])
 }
@@ -40,9 +46,8 @@ fn warn_of_refused(door: &Door) {
 }
 
 /// The state of a session without a daemon.
-fn absent(call: &Call, door: &Door) -> Status {
-    let left = notes::look(&door.places, Some(&door.session.key));
-    let state = if left.paying > 0 {
+fn absent(call: &Call, door: &Door, left: &LeftBehind) -> Status {
+    let state = if left.held > 0 {
         StatusState::ReleaseFailed
     } else if left.unknown.is_empty() {
         StatusState::Stopped

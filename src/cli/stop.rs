@@ -5,7 +5,8 @@ use super::call::Call;
 use super::exit::Exit;
 use super::status::first_line;
 use super::{output, render};
-use crate::client::{Connection, Door, Live, notes};
+use crate::client::notes::{self, Whose};
+use crate::client::{Connection, Door, Live};
 use crate::wire::{Fault, Status, Stopped};
 
 pub(super) fn stop(call: &Call, options: &StopOptions) -> Exit {
@@ -25,11 +26,13 @@ fn stop_one(call: &Call) -> Result<Exit, Fault> {
         Some(connection) => connection.stop()?,
         None => None,
     };
-    if let Some(stopped) = told {
+    let whose = Whose::Session(&door.session.key);
+    if let Some(mut stopped) = told {
+        stopped.unconfirmed.extend(notes::clear(&door.places, &whose).unconfirmed);
         return report(&stopped);
     }
     // No daemon, or one that ended under our hands: what it left behind tells the rest.
-    let settled = notes::settle(&door.places, Some(&door.session.key));
+    let settled = notes::settle(&door.places, &whose);
     if settled == Stopped::default() {
         refuse_blindness(&door)?;
         name_others(&door);
@@ -89,10 +92,14 @@ fn stop_all(call: &Call) -> Result<Exit, Fault> {
     let places = call.places();
     let mut exit = Exit::OK;
     let mut released = 0;
+    let mut owing = Vec::new();
     for live in Door::all(&places) {
         match stop_live(&live) {
             Ok(stopped) => {
                 released += stopped.released;
+                if !stopped.unconfirmed.is_empty() {
+                    owing.extend(live.files.key());
+                }
                 exit = exit.or(tell_one(&live.status, &stopped)?);
             }
             Err(fault) => {
@@ -101,7 +108,7 @@ fn stop_all(call: &Call) -> Result<Exit, Fault> {
             }
         }
     }
-    let settled = notes::settle(&places, None);
+    let settled = notes::settle(&places, &Whose::AllBut(&owing));
     settled.unconfirmed.iter().for_each(render::error);
     if released + settled.released == 0 && exit == Exit::OK && settled.unconfirmed.is_empty() {
         output::write(sentence(0) + "\n")?;

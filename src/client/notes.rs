@@ -1,24 +1,104 @@
-//! What a session without a daemon still owes.
+//! What killed daemons left behind: notes of browsers that a keeper is paying for, and of those that nobody can.
 
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::lease::{self, FoundNote, Settled};
 use crate::places::Places;
-use crate::wire::{Fault, Stopped};
+use crate::wire::{Fault, FaultCode, Stopped};
 use crate::workspace::SessionKey;
 
-/// The debts of a session whose daemon is gone.
+/// How long `stop` waits for keepers that are paying.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whose notes are meant.
+pub enum Whose<'a> {
+    /// One session's.
+    Session(&'a SessionKey),
+    /// Everyone's but those of the sessions whose daemons live and speak for themselves.
+    AllBut(&'a [String]),
+}
+
+/// The debts of sessions whose daemons are gone.
 #[derive(Debug, Default)]
 pub struct LeftBehind {
-    /// Notes that a keeper holds: it is paying.
-    pub paying: u32,
+    /// Notes that somebody holds: a keeper that is paying, or a daemon that lives.
+    pub held: u32,
     /// Notes that nobody holds: a browser may still be billed, and nothing can release it.
     pub unknown: Vec<Fault>,
 }
 
-/// Looks at the notes of a session, or of all of this user's. Changes nothing.
-pub fn look(_places: &Places, _session: Option<&SessionKey>) -> LeftBehind {
-    LeftBehind::default()
+/// Looks at notes. Changes nothing.
+pub fn look(places: &Places, whose: &Whose<'_>) -> LeftBehind {
+    let (held, free): (Vec<_>, Vec<_>) = notes(places, whose).into_iter().partition(FoundNote::is_locked);
+    LeftBehind { held: held.len() as u32, unknown: free.iter().map(unknown).collect() }
 }
 
 /// Waits for the keepers that are paying, then tells what came of it and clears the notes that nobody holds.
-pub fn settle(_places: &Places, _session: Option<&SessionKey>) -> Stopped {
-    Stopped::default()
+pub fn settle(places: &Places, whose: &Whose<'_>) -> Stopped {
+    let deadline = Instant::now() + PATIENCE;
+    settle_until(places, whose, deadline)
+}
+
+/// Tells of the notes that nobody holds and clears them; waits for nothing.
+pub fn clear(places: &Places, whose: &Whose<'_>) -> Stopped {
+    settle_until(places, whose, Instant::now())
+}
+
+fn settle_until(places: &Places, whose: &Whose<'_>, deadline: Instant) -> Stopped {
+    let waits = deadline > Instant::now();
+    let mut stopped = Stopped::default();
+    for note in notes(places, whose) {
+        let (held, lost) = (held(&note), unknown(&note));
+        match note.settle(deadline) {
+            Settled::Paid => stopped.released += 1,
+            Settled::Abandoned => stopped.unconfirmed.push(lost),
+            Settled::Held if waits => stopped.unconfirmed.push(held),
+            // Its daemon lives, and has told of it.
+            Settled::Held => {}
+        }
+    }
+    stopped
+}
+
+fn notes(places: &Places, whose: &Whose<'_>) -> Vec<FoundNote> {
+    let folders: Vec<PathBuf> = places.find().folders;
+    // A folder that cannot be read holds no note that could be acted on.
+    let all = folders.iter().flat_map(|folder| lease::find_all(folder).unwrap_or_default());
+    let is_meant = |note: &FoundNote| match whose {
+        Whose::Session(key) => note.key() == key.as_str(),
+        Whose::AllBut(living) => !living.iter().any(|key| key == note.key()),
+    };
+    all.filter(is_meant).collect()
+}
+
+fn unknown(note: &FoundNote) -> Fault {
+    let message = format!(
+        "a browser of {} may still be running and billed: its daemon and keeper were killed{}",
+        gateway(note),
+        ago(note)
+    );
+    Fault::new(FaultCode::ReleaseUnconfirmed, message)
+        .hint("nothing here can release it; look at the gateway, where an unused browser ends by its own time limit")
+}
+
+fn held(note: &FoundNote) -> Fault {
+    let message = format!("the keeper has not released the browser of {} in {PATIENCE:?}", gateway(note));
+    Fault::new(FaultCode::ReleaseUnconfirmed, message)
+        .hint("it goes on trying; `ghost-browser status` tells, `ghost-browser stop` waits again")
+}
+
+fn gateway(note: &FoundNote) -> &str {
+    match note.gateway() {
+        "" => "an unknown gateway",
+        gateway => gateway,
+    }
+}
+
+fn ago(note: &FoundNote) -> String {
+    let minutes = note.when().elapsed().unwrap_or_default().as_secs() / 60;
+    match minutes {
+        0 => String::new(),
+        minutes => format!(" (it was asked for {minutes} min ago)"),
+    }
 }

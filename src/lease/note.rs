@@ -7,11 +7,13 @@ use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -84,6 +86,17 @@ impl Note {
     }
 }
 
+/// What became of a note that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// Whoever held it has removed it: the browser is released.
+    Paid,
+    /// Nobody holds it, and nobody paid. It is removed now.
+    Abandoned,
+    /// Somebody still holds it.
+    Held,
+}
+
 /// A note that was found, of whichever process.
 #[derive(Debug)]
 pub struct FoundNote {
@@ -103,6 +116,42 @@ impl FoundNote {
                 false
             }
             Err(_) => true,
+        }
+    }
+
+    /// Waits until nobody holds the note, at most until `deadline`; one that was left unpaid is then removed: whoever asked tells of it.
+    pub fn settle(self, deadline: Instant) -> Settled {
+        if self.is_locked() && !self.is_let_go(deadline) {
+            return Settled::Held;
+        }
+        match self.is_named() {
+            false => Settled::Paid,
+            true => match self.clear() {
+                Ok(()) => Settled::Abandoned,
+                // Somebody else looks at it in this moment, and tells of it.
+                Err(_) => Settled::Held,
+            },
+        }
+    }
+
+    /// Waits for the lock on a thread of its own, since the kernel's wait has no end; one that stays behind ends with the process.
+    fn is_let_go(&self, deadline: Instant) -> bool {
+        let Ok(file) = self.file.try_clone() else { return false };
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            let is_ours = lock(&file, libc::LOCK_SH).is_ok();
+            let _ = lock(&file, libc::LOCK_UN);
+            // Nobody may listen any more.
+            let _ = tell.send(is_ours);
+        });
+        told.recv_timeout(deadline.saturating_duration_since(Instant::now())).unwrap_or(false)
+    }
+
+    /// Whether the path still leads to this note: whoever pays removes it before it lets go.
+    fn is_named(&self) -> bool {
+        match (fs::symlink_metadata(&self.path), self.file.metadata()) {
+            (Ok(named), Ok(own)) => (named.dev(), named.ino()) == (own.dev(), own.ino()),
+            _ => false,
         }
     }
 

@@ -193,11 +193,25 @@ impl Supervisor {
 
     fn ask(&mut self) {
         self.warnings.extend(self.leases.values().filter_map(Holding::debt_warning));
+        self.warnings.extend(self.left_behind());
         let id = self.new_lease(Lease::Vacant);
         self.current = Some(id);
         self.since = Instant::now();
         self.callers.tell_progress(Phase::Allocating);
         self.step(id, Event::Wanted);
+    }
+
+    /// What earlier daemons of this session left that nobody pays for.
+    fn left_behind(&self) -> Vec<String> {
+        let notes = lease::find(&self.means.notes.folder, &self.means.notes.key).unwrap_or_default();
+        let lost = notes.iter().filter(|note| !note.is_locked());
+        let warning = |note: &lease::FoundNote| {
+            format!(
+                "an earlier browser of {} may still be running and billed: `ghost-browser stop` tells and forgets it",
+                note.gateway()
+            )
+        };
+        lost.map(warning).collect()
     }
 
     fn new_lease(&mut self, lease: Lease) -> LeaseId {
