@@ -10,8 +10,7 @@ use ghost_browser::client::{Connection, Door, Listener, Outcome, Program, Start}
 use ghost_browser::config::Settings;
 use ghost_browser::launch::Launch;
 use ghost_browser::wire::{
-    Done, Fault, FaultCode, Phase, Ready, Reply, Request, Run, StatusState, Stopped, Stream,
-    read_frame, write_frame,
+    Done, Fault, FaultCode, Phase, Ready, Reply, Request, Run, StatusState, Stopped, Stream, read_frame, write_frame,
 };
 
 use crate::fake::{FakeDaemon, Sandbox, Visit, answer, done, done_with, hang_up, ours, status};
@@ -48,17 +47,8 @@ fn settings() -> Settings {
 }
 
 /// Runs a script through a door whose daemon, where none lives, is `program`.
-fn run_with(
-    door: &Door,
-    run: &Run,
-    program: &Program,
-    heard: &mut Heard,
-) -> Result<Outcome, Fault> {
-    let begin = Start {
-        settings: &settings(),
-        program,
-        check: &|| Ok(()),
-    };
+fn run_with(door: &Door, run: &Run, program: &Program, heard: &mut Heard) -> Result<Outcome, Fault> {
+    let begin = Start { settings: &settings(), program, check: &|| Ok(()) };
     door.run(&begin, &|| run.clone(), heard)
 }
 
@@ -67,17 +57,11 @@ fn run(door: &Door, heard: &mut Heard) -> Result<Outcome, Fault> {
 }
 
 fn cannot_start() -> Program {
-    Program {
-        path: PathBuf::from("/nonexistent/daemon"),
-        args: vec![],
-    }
+    Program { path: PathBuf::from("/nonexistent/daemon"), args: vec![] }
 }
 
 fn text(text: &str) -> Reply {
-    Reply::Output {
-        stream: Stream::Stdout,
-        text: text.to_owned(),
-    }
+    Reply::Output { stream: Stream::Stdout, text: text.to_owned() }
 }
 
 fn script() -> Request {
@@ -87,14 +71,8 @@ fn script() -> Request {
 #[test]
 fn output_arrives_in_order_and_the_end_is_the_scripts() {
     let sandbox = Sandbox::new();
-    let allocating = Reply::Progress {
-        phase: Phase::Allocating,
-        elapsed_ms: 5,
-    };
-    let end = done_with(Done {
-        value: Some("1".to_owned()),
-        ..Done::default()
-    });
+    let allocating = Reply::Progress { phase: Phase::Allocating, elapsed_ms: 5 };
+    let end = done_with(Done { value: Some("1".to_owned()), ..Done::default() });
     let replies = vec![Reply::Accepted, allocating, text("a\n"), text("1\n"), end];
     let daemon = ours(&sandbox.files().socket, vec![answer(replies)]);
     let mut heard = Heard::default();
@@ -102,10 +80,7 @@ fn output_arrives_in_order_and_the_end_is_the_scripts() {
     let outcome = run(&sandbox.door(), &mut heard).unwrap();
 
     assert_eq!(outcome.done.value.as_deref(), Some("1"));
-    assert_eq!(
-        (heard.output.as_str(), &heard.phases[..]),
-        ("a\n1\n", &[Phase::Allocating][..])
-    );
+    assert_eq!((heard.output.as_str(), &heard.phases[..]), ("a\n1\n", &[Phase::Allocating][..]));
     assert_eq!(daemon.ledger(), [script()]);
 }
 
@@ -146,14 +121,8 @@ fn an_accepted_script_is_never_sent_again() {
 #[test]
 fn a_refusal_is_the_daemons_word() {
     let sandbox = Sandbox::new();
-    let refusal = Fault::new(
-        FaultCode::OtherCredential,
-        "another token owns this session",
-    );
-    let daemon = ours(
-        &sandbox.files().socket,
-        vec![answer(vec![Reply::Refused(refusal.clone())])],
-    );
+    let refusal = Fault::new(FaultCode::OtherCredential, "another token owns this session");
+    let daemon = ours(&sandbox.files().socket, vec![answer(vec![Reply::Refused(refusal.clone())])]);
 
     let fault = run(&sandbox.door(), &mut Heard::default()).unwrap_err();
 
@@ -169,16 +138,10 @@ fn output_that_cannot_be_written_cancels_the_script() {
         visitor.say(&Reply::Accepted);
         visitor.say(&text("a\n"));
         assert_eq!(visitor.read(), Some(Request::Cancel));
-        visitor.say(&done_with(Done {
-            fault: Some(Fault::new(FaultCode::Cancelled, "cancelled")),
-            ..Done::default()
-        }));
+        visitor.say(&done_with(Done { fault: Some(Fault::new(FaultCode::Cancelled, "cancelled")), ..Done::default() }));
     });
     let daemon = ours(&sandbox.files().socket, vec![visit]);
-    let mut heard = Heard {
-        is_full: true,
-        ..Heard::default()
-    };
+    let mut heard = Heard { is_full: true, ..Heard::default() };
 
     let outcome = run(&sandbox.door(), &mut heard).unwrap();
 
@@ -189,31 +152,15 @@ fn output_that_cannot_be_written_cancels_the_script() {
 #[test]
 fn a_run_with_stop_waits_for_the_word_on_the_release() {
     let sandbox = Sandbox::new();
-    let released = Stopped {
-        released: 1,
-        unconfirmed: vec![],
-    };
+    let released = Stopped { released: 1, unconfirmed: vec![] };
     let replies = |last: Option<Reply>| {
         let all = [Reply::Accepted, done()].into_iter().chain(last);
         answer(all.collect())
     };
-    let visits = vec![
-        replies(Some(Reply::Stopped(Box::new(released.clone())))),
-        replies(None),
-    ];
+    let visits = vec![replies(Some(Reply::Stopped(Box::new(released.clone())))), replies(None)];
     let daemon = ours(&sandbox.files().socket, visits);
-    let stopping = Run {
-        stop: true,
-        ..Run::default()
-    };
-    let run = || {
-        run_with(
-            &sandbox.door(),
-            &stopping,
-            &cannot_start(),
-            &mut Heard::default(),
-        )
-    };
+    let stopping = Run { stop: true, ..Run::default() };
+    let run = || run_with(&sandbox.door(), &stopping, &cannot_start(), &mut Heard::default());
 
     let (confirmed, silent) = (run().unwrap(), run().unwrap());
 
@@ -232,10 +179,7 @@ fn a_daemon_of_another_build_that_holds_a_browser_is_left_alone() {
     let fault = run(&sandbox.door(), &mut Heard::default()).unwrap_err();
 
     assert_eq!(fault.code, FaultCode::NoBrowser);
-    assert!(
-        fault.message.contains("another build (0.0.0, process 7)"),
-        "{fault}"
-    );
+    assert!(fault.message.contains("another build (0.0.0, process 7)"), "{fault}");
     assert_eq!(daemon.ledger(), [Request::Status]);
 }
 
@@ -255,13 +199,7 @@ fn a_daemon_of_another_build_that_holds_none_is_replaced() {
     let young = ours(&new, vec![answer(vec![Reply::Accepted, done()])]);
     let program = starts(&sandbox, &Ready::Listening);
 
-    run_with(
-        &sandbox.door(),
-        &Run::default(),
-        &program,
-        &mut Heard::default(),
-    )
-    .unwrap();
+    run_with(&sandbox.door(), &Run::default(), &program, &mut Heard::default()).unwrap();
 
     assert_eq!(young.ledger(), [script()]);
     assert_eq!(old.ledger(), [Request::Status, Request::Stop]);
@@ -274,49 +212,28 @@ fn starts(sandbox: &Sandbox, ready: &Ready) -> Program {
     fs::write(sandbox.path("ready"), frame).unwrap();
     let top = sandbox.path("");
     let (top, socket) = (top.display(), sandbox.files().socket.display().to_string());
-    shell(&format!(
-        "cd {top}; /bin/cat > launch; [ -S new.sock ] && /bin/mv new.sock {socket}; /bin/cat ready"
-    ))
+    shell(&format!("cd {top}; /bin/cat > launch; [ -S new.sock ] && /bin/mv new.sock {socket}; /bin/cat ready"))
 }
 
 fn shell(script: &str) -> Program {
-    Program {
-        path: PathBuf::from("/bin/sh"),
-        args: vec!["-c".into(), script.into()],
-    }
+    Program { path: PathBuf::from("/bin/sh"), args: vec!["-c".into(), script.into()] }
 }
 
 #[test]
 fn a_daemon_is_started_with_what_it_needs_and_used() {
     let sandbox = Sandbox::new();
-    let daemon = ours(
-        &sandbox.path("new.sock"),
-        vec![answer(vec![Reply::Accepted, done()])],
-    );
+    let daemon = ours(&sandbox.path("new.sock"), vec![answer(vec![Reply::Accepted, done()])]);
     let program = starts(&sandbox, &Ready::Listening);
 
-    run_with(
-        &sandbox.door(),
-        &Run::default(),
-        &program,
-        &mut Heard::default(),
-    )
-    .unwrap();
+    run_with(&sandbox.door(), &Run::default(), &program, &mut Heard::default()).unwrap();
 
     let told = fs::read(sandbox.path("launch")).unwrap();
     let launch: Launch = read_frame(&mut told.as_slice()).unwrap().unwrap();
-    assert_eq!(
-        (launch.session, launch.files),
-        (sandbox.door().session, sandbox.files())
-    );
+    assert_eq!((launch.session, launch.files), (sandbox.door().session, sandbox.files()));
     assert_eq!(launch.settings, settings());
     assert_eq!(daemon.ledger(), [script()]);
     let socket = format!("{}.sock", sandbox.door().session.key);
-    assert_eq!(
-        sandbox.state_files(),
-        [socket],
-        "the starter's lock is gone"
-    );
+    assert_eq!(sandbox.state_files(), [socket], "the starter's lock is gone");
 }
 
 #[test]
@@ -325,12 +242,7 @@ fn what_a_daemon_refuses_to_start_with_is_told() {
     let refusal = Fault::new(FaultCode::Setting, "APIFY_TOKEN is required").hint("set it");
     let program = starts(&sandbox, &Ready::Refused(refusal.clone()));
 
-    let fault = run_with(
-        &sandbox.door(),
-        &Run::default(),
-        &program,
-        &mut Heard::default(),
-    );
+    let fault = run_with(&sandbox.door(), &Run::default(), &program, &mut Heard::default());
 
     assert_eq!(fault.unwrap_err(), refusal);
 }
@@ -339,17 +251,8 @@ fn what_a_daemon_refuses_to_start_with_is_told() {
 fn a_daemon_that_ends_without_a_word_is_no_browser() {
     let sandbox = Sandbox::new();
 
-    for program in [
-        shell("exit 1"),
-        shell("/bin/cat > /dev/null"),
-        cannot_start(),
-    ] {
-        let fault = run_with(
-            &sandbox.door(),
-            &Run::default(),
-            &program,
-            &mut Heard::default(),
-        );
+    for program in [shell("exit 1"), shell("/bin/cat > /dev/null"), cannot_start()] {
+        let fault = run_with(&sandbox.door(), &Run::default(), &program, &mut Heard::default());
 
         assert_eq!(fault.unwrap_err().code, FaultCode::NoBrowser);
         assert!(sandbox.state_files().is_empty());
@@ -366,9 +269,7 @@ fn nothing_is_started_for_a_script_that_does_not_parse() {
         check: &|| Err(Fault::new(FaultCode::Syntax, "expected `;`")),
     };
 
-    let fault = sandbox
-        .door()
-        .run(&begin, &Run::default, &mut Heard::default());
+    let fault = sandbox.door().run(&begin, &Run::default, &mut Heard::default());
 
     assert_eq!(fault.unwrap_err().code, FaultCode::Syntax);
     assert!(!sandbox.path("state").exists());
@@ -390,12 +291,7 @@ fn a_started_daemon_has_nothing_of_its_starter() {
         facts.display()
     ));
 
-    let ended = run_with(
-        &sandbox.door(),
-        &Run::default(),
-        &program,
-        &mut Heard::default(),
-    );
+    let ended = run_with(&sandbox.door(), &Run::default(), &program, &mut Heard::default());
 
     assert_eq!(ended.unwrap_err().code, FaultCode::NoBrowser);
     let told = fs::read_to_string(facts).unwrap();
@@ -409,9 +305,7 @@ fn a_started_daemon_has_nothing_of_its_starter() {
 #[test]
 fn starters_wait_for_one_another() {
     let sandbox = Sandbox::new();
-    let visits: Vec<Visit> = (0..8)
-        .map(|_| answer(vec![Reply::Accepted, done()]))
-        .collect();
+    let visits: Vec<Visit> = (0..8).map(|_| answer(vec![Reply::Accepted, done()])).collect();
     let daemon = ours(&sandbox.path("new.sock"), visits);
     let program = starts(&sandbox, &Ready::Listening);
     let started = sandbox.path("started");
@@ -420,13 +314,7 @@ fn starters_wait_for_one_another() {
     std::thread::scope(|scope| {
         let call = || {
             let program = shell(&counted);
-            run_with(
-                &sandbox.door(),
-                &Run::default(),
-                &program,
-                &mut Heard::default(),
-            )
-            .unwrap();
+            run_with(&sandbox.door(), &Run::default(), &program, &mut Heard::default()).unwrap();
         };
         (0..8).for_each(|_| drop(scope.spawn(call)));
     });

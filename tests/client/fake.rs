@@ -12,9 +12,7 @@ use std::thread::JoinHandle;
 use ghost_browser::client::Door;
 use ghost_browser::config::Identity;
 use ghost_browser::places::Places;
-use ghost_browser::wire::{
-    BUILD, Done, PROTOCOL, Reply, Request, Status, StatusState, read_frame, write_frame,
-};
+use ghost_browser::wire::{BUILD, Done, PROTOCOL, Reply, Request, Status, StatusState, read_frame, write_frame};
 use ghost_browser::workspace::{Session, SessionFiles};
 
 /// A workspace and a state folder of their own, gone with the test.
@@ -49,10 +47,7 @@ impl Sandbox {
             gateway_name: "local".to_owned(),
             runtime_dir: None,
         };
-        Door {
-            session: Session::of(&identity, &self.path("work")),
-            places: Places::new(Some(&self.path("state"))),
-        }
+        Door { session: Session::of(&identity, &self.path("work")), places: Places::new(Some(&self.path("state"))) }
     }
 
     pub fn files(&self) -> SessionFiles {
@@ -61,9 +56,7 @@ impl Sandbox {
 
     pub fn state_files(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path("state")).unwrap();
-        let mut names: Vec<_> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -121,12 +114,7 @@ impl FakeDaemon {
                 serve(stream, build, told.clone(), visit);
             }
         });
-        Self {
-            socket: socket.to_owned(),
-            ended,
-            ledger,
-            thread: Some(thread),
-        }
+        Self { socket: socket.to_owned(), ended, ledger, thread: Some(thread) }
     }
 
     /// Everything that was asked but for `Hello`, once no more can be.
@@ -161,11 +149,7 @@ impl Drop for FakeDaemon {
 fn serve(mut stream: UnixStream, build: &'static str, ledger: Sender<Request>, visit: Visit) {
     if let Ok(Some(Request::Hello { .. })) = read_frame(&mut stream) {
         let mut visitor = Visitor { stream, ledger };
-        visitor.say(&Reply::Hello {
-            protocol: PROTOCOL,
-            build: build.to_owned(),
-            pid: 7,
-        });
+        visitor.say(&Reply::Hello { protocol: PROTOCOL, build: build.to_owned(), pid: 7 });
         visit(&mut visitor);
     }
 }

@@ -29,10 +29,7 @@ fn call(sandbox: &Sandbox, args: &[&str]) -> Output {
 
 fn pipe(sandbox: &Sandbox, args: &[&str], script: &[u8]) -> Output {
     let mut command = command(sandbox, args);
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // A client that refuses early reads no more.
     let _ = child.stdin.take().unwrap().write_all(script);
@@ -51,10 +48,7 @@ fn script_of(request: &Request) -> &ghost_browser::wire::Run {
 }
 
 fn output(text: &str) -> Reply {
-    Reply::Output {
-        stream: Stream::Stdout,
-        text: text.to_owned(),
-    }
+    Reply::Output { stream: Stream::Stdout, text: text.to_owned() }
 }
 
 #[test]
@@ -69,10 +63,7 @@ fn a_script_on_standard_input_is_run_and_its_output_printed() {
     assert_eq!(ended.status.code(), Some(0));
     let ledger = daemon.ledger();
     let run = script_of(&ledger[0]);
-    assert_eq!(
-        (run.source.as_str(), run.origin.as_str()),
-        ("///x\r\nprint(\"hi\")", "stdin")
-    );
+    assert_eq!((run.source.as_str(), run.origin.as_str()), ("///x\r\nprint(\"hi\")", "stdin"));
     assert_eq!(run.cwd, sandbox.path("work").as_os_str().as_encoded_bytes());
     assert!((4000..=5000).contains(&run.timeout_ms.unwrap()));
     assert_eq!(run.credential, None);
@@ -82,9 +73,7 @@ fn a_script_on_standard_input_is_run_and_its_output_printed() {
 fn a_named_script_gets_its_arguments_even_those_that_look_like_options() {
     let sandbox = Sandbox::new();
     fs::write(sandbox.path("work/s.rhai"), "1").unwrap();
-    let visits = (0..2)
-        .map(|_| answer(vec![Reply::Accepted, done()]))
-        .collect();
+    let visits = (0..2).map(|_| answer(vec![Reply::Accepted, done()])).collect();
     let daemon = ours(&sandbox.files().socket, visits);
 
     call(&sandbox, &["run", "s.rhai", "a", "--stop", "-e"]);
@@ -92,14 +81,8 @@ fn a_named_script_gets_its_arguments_even_those_that_look_like_options() {
 
     let ledger = daemon.ledger();
     let (file, code) = (script_of(&ledger[0]), script_of(&ledger[1]));
-    assert_eq!(
-        (file.origin.as_str(), file.source.as_str()),
-        ("s.rhai", "1")
-    );
-    assert_eq!(
-        (&file.args[..], file.stop),
-        (&["a", "--stop", "-e"].map(String::from)[..], false)
-    );
+    assert_eq!((file.origin.as_str(), file.source.as_str()), ("s.rhai", "1"));
+    assert_eq!((&file.args[..], file.stop), (&["a", "--stop", "-e"].map(String::from)[..], false));
     assert_eq!((code.origin.as_str(), code.source.as_str()), ("-e", "args"));
     assert_eq!(code.args, ["x y", "--json"]);
 }
@@ -125,11 +108,7 @@ fn what_cannot_run_exits_2_and_leaves_nothing() {
         let ended = pipe(&sandbox, args, script);
 
         assert_eq!(ended.status.code(), Some(2), "{args:?}");
-        assert!(
-            text(&ended.stderr).starts_with("error: "),
-            "{}",
-            text(&ended.stderr)
-        );
+        assert!(text(&ended.stderr).starts_with("error: "), "{}", text(&ended.stderr));
         assert!(ended.stdout.is_empty());
     }
     assert!(!sandbox.path("state").exists());
@@ -141,10 +120,7 @@ fn a_bad_setting_is_told_before_anything_is_made() {
     fs::remove_dir(sandbox.path("state")).unwrap();
     let mut command = command(&sandbox, &["run", "-e", "1"]);
 
-    let ended = command
-        .env("GHOST_BROWSER_WS_TIMEOUT", "soon")
-        .output()
-        .unwrap();
+    let ended = command.env("GHOST_BROWSER_WS_TIMEOUT", "soon").output().unwrap();
 
     assert_eq!(ended.status.code(), Some(2));
     assert!(text(&ended.stderr).starts_with("error: GHOST_BROWSER_WS_TIMEOUT has a bad value"));
@@ -168,11 +144,7 @@ fn what_only_tells_creates_nothing() {
         let ended = call(&sandbox, args);
 
         assert_eq!(ended.status.code(), Some(0), "{args:?}");
-        assert!(
-            text(&ended.stdout).starts_with(start),
-            "{}",
-            text(&ended.stdout)
-        );
+        assert!(text(&ended.stdout).starts_with(start), "{}", text(&ended.stdout));
         assert_eq!(text(&ended.stderr), "");
     }
     assert!(!sandbox.path("state").exists());
@@ -182,13 +154,7 @@ fn what_only_tells_creates_nothing() {
 #[test]
 fn status_tells_the_state_as_text_and_as_json_and_always_exits_0() {
     let sandbox = Sandbox::new();
-    let held = || {
-        answer(vec![status(
-            StatusState::Connected,
-            "default",
-            &sandbox.path("work"),
-        )])
-    };
+    let held = || answer(vec![status(StatusState::Connected, "default", &sandbox.path("work"))]);
     let daemon = ours(&sandbox.files().socket, vec![held(), held(), held()]);
 
     let (line, json, all) = (
@@ -199,16 +165,10 @@ fn status_tells_the_state_as_text_and_as_json_and_always_exits_0() {
 
     assert!(text(&line.stdout).starts_with("connected local\n"));
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert_eq!(
-        (&json["state"], &json["pid"]),
-        (&"connected".into(), &7.into())
-    );
+    assert_eq!((&json["state"], &json["pid"]), (&"connected".into(), &7.into()));
     let all: serde_json::Value = serde_json::from_slice(&all.stdout).unwrap();
     assert_eq!(all[0]["name"], "default");
-    assert_eq!(
-        daemon.ledger(),
-        [Request::Status, Request::Status, Request::Status]
-    );
+    assert_eq!(daemon.ledger(), [Request::Status, Request::Status, Request::Status]);
 }
 
 #[test]
@@ -217,8 +177,8 @@ fn an_unsafe_state_folder_stops_runs_and_not_status() {
     let sandbox = Sandbox::new();
     fs::set_permissions(sandbox.path("state"), fs::Permissions::from_mode(0o777)).unwrap();
 
-    let codes = [&["run", "-e", "1"][..], &["stop"], &["status"]]
-        .map(|args| call(&sandbox, args).status.code().unwrap());
+    let codes =
+        [&["run", "-e", "1"][..], &["stop"], &["status"]].map(|args| call(&sandbox, args).status.code().unwrap());
 
     assert_eq!(codes, [3, 3, 0]);
     assert!(sandbox.state_files().is_empty());
@@ -234,12 +194,7 @@ fn stop_tells_what_was_released_and_exits_5_where_it_is_not() {
             unconfirmed: unconfirmed.iter().map(fault).collect(),
         }))])
     };
-    let visits = vec![
-        stopped(1, &[]),
-        stopped(0, &[]),
-        stopped(0, &["HTTP 500"]),
-        stopped(2, &["x"]),
-    ];
+    let visits = vec![stopped(1, &[]), stopped(0, &[]), stopped(0, &["HTTP 500"]), stopped(2, &["x"])];
     let daemon = ours(&sandbox.files().socket, visits);
 
     for (code, stdout, stderr) in [
@@ -259,10 +214,7 @@ fn stop_tells_what_was_released_and_exits_5_where_it_is_not() {
 #[test]
 fn a_stop_that_finds_nothing_names_the_sessions_that_were_perhaps_meant() {
     let sandbox = Sandbox::new();
-    let shop = sandbox
-        .door_of("shop")
-        .session
-        .files(&sandbox.path("state"));
+    let shop = sandbox.door_of("shop").session.files(&sandbox.path("state"));
     let held = status(StatusState::Connected, "shop", &sandbox.path("work"));
     let daemon = ours(&shop.socket, vec![answer(vec![held])]);
 
@@ -278,19 +230,9 @@ fn stop_all_stops_every_session() {
     let sandbox = Sandbox::new();
     let daemons = ["a", "b"].map(|name| {
         let files = sandbox.door_of(name).session.files(&sandbox.path("state"));
-        let told = answer(vec![status(
-            StatusState::Connected,
-            name,
-            &sandbox.path("work"),
-        )]);
-        let released = Stopped {
-            released: 1,
-            unconfirmed: vec![],
-        };
-        ours(
-            &files.socket,
-            vec![told, answer(vec![Reply::Stopped(Box::new(released))])],
-        )
+        let told = answer(vec![status(StatusState::Connected, name, &sandbox.path("work"))]);
+        let released = Stopped { released: 1, unconfirmed: vec![] };
+        ours(&files.socket, vec![told, answer(vec![Reply::Stopped(Box::new(released))])])
     });
 
     let ended = call(&sandbox, &["stop", "--all"]);
@@ -298,13 +240,7 @@ fn stop_all_stops_every_session() {
     let work = sandbox.path("work").display().to_string();
     let mut lines: Vec<_> = text(&ended.stdout).lines().collect();
     lines.sort_unstable();
-    assert_eq!(
-        lines,
-        [
-            format!("released browser: {work} (a)"),
-            format!("released browser: {work} (b)")
-        ]
-    );
+    assert_eq!(lines, [format!("released browser: {work} (a)"), format!("released browser: {work} (b)")]);
     for daemon in daemons {
         assert_eq!(daemon.ledger(), [Request::Status, Request::Stop]);
     }
@@ -313,11 +249,8 @@ fn stop_all_stops_every_session() {
 #[test]
 fn the_envelope_holds_everything_about_a_run() {
     let sandbox = Sandbox::new();
-    let end = done_with(Done {
-        value: Some("{\"a\":1}".to_owned()),
-        fault: None,
-        warnings: vec!["careful".to_owned()],
-    });
+    let end =
+        done_with(Done { value: Some("{\"a\":1}".to_owned()), fault: None, warnings: vec!["careful".to_owned()] });
     let replies = vec![Reply::Accepted, output("{\"a\":1}\n"), end];
     let daemon = ours(&sandbox.files().socket, vec![answer(replies)]);
 
@@ -341,10 +274,7 @@ fn a_full_disk_on_standard_output_is_an_error_and_cancels() {
     let daemon = ours(&sandbox.files().socket, vec![prints_until_cancelled()]);
     let full = File::options().write(true).open("/dev/full").unwrap();
 
-    let child = command(&sandbox, &["run", "-e", "1"])
-        .stdout(full)
-        .stderr(Stdio::piped())
-        .spawn();
+    let child = command(&sandbox, &["run", "-e", "1"]).stdout(full).stderr(Stdio::piped()).spawn();
     let ended = child.unwrap().wait_with_output().unwrap();
 
     assert_eq!(ended.status.code(), Some(1));
@@ -357,11 +287,7 @@ fn a_reader_that_leaves_cancels_without_a_panic() {
     let sandbox = Sandbox::new();
     let daemon = ours(&sandbox.files().socket, vec![prints_until_cancelled()]);
     let mut command = command(&sandbox, &["run", "-e", "1"]);
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
 
     drop(child.stdout.take());
     let ended = child.wait_with_output().unwrap();
@@ -382,10 +308,7 @@ fn prints_until_cancelled() -> Visit {
 }
 
 fn cancelled() -> Reply {
-    done_with(Done {
-        fault: Some(Fault::new(FaultCode::Cancelled, "interrupted")),
-        ..Done::default()
-    })
+    done_with(Done { fault: Some(Fault::new(FaultCode::Cancelled, "interrupted")), ..Done::default() })
 }
 
 fn signal(child: &Child, signal: Signal) {
@@ -395,18 +318,9 @@ fn signal(child: &Child, signal: Signal) {
 /// A call that runs a script; returns once its first output has arrived.
 fn running(sandbox: &Sandbox) -> Child {
     let mut command = command(sandbox, &["run", "-e", "1"]);
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut byte = [0];
-    child
-        .stdout
-        .as_mut()
-        .unwrap()
-        .read_exact(&mut byte)
-        .unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
     child
 }
 
@@ -450,10 +364,7 @@ fn being_told_twice_ends_at_once() {
 #[test]
 fn another_builds_daemon_is_still_stopped() {
     let sandbox = Sandbox::new();
-    let released = Stopped {
-        released: 1,
-        unconfirmed: vec![],
-    };
+    let released = Stopped { released: 1, unconfirmed: vec![] };
     let visits = vec![answer(vec![Reply::Stopped(Box::new(released))])];
     let daemon = FakeDaemon::listen(&sandbox.files().socket, "9.9.9", visits);
 
@@ -470,10 +381,7 @@ fn workspace_makes_the_folder_once_and_makes_this_the_root() {
     let made = call(&sandbox, &["workspace"]);
     fs::create_dir(sandbox.path("work/sub")).unwrap();
     let mut inside = command(&sandbox, &["workspace"]);
-    let again = inside
-        .current_dir(sandbox.path("work/sub"))
-        .output()
-        .unwrap();
+    let again = inside.current_dir(sandbox.path("work/sub")).output().unwrap();
 
     let helpers = sandbox.path("work/.ghost/helpers");
     assert_eq!(text(&made.stdout), format!("{}\n", helpers.display()));
@@ -484,9 +392,7 @@ fn workspace_makes_the_folder_once_and_makes_this_the_root() {
 fn a_daemon_is_found_from_a_long_state_folder() {
     let sandbox = Sandbox::new();
     let folder = sandbox.path(&"x".repeat(150));
-    std::os::unix::fs::DirBuilderExt::mode(&mut fs::DirBuilder::new(), 0o700)
-        .create(&folder)
-        .unwrap();
+    std::os::unix::fs::DirBuilderExt::mode(&mut fs::DirBuilder::new(), 0o700).create(&folder).unwrap();
     let files = sandbox.door().session.files(&folder);
     let Ok(address) = files.socket_address() else {
         return;
@@ -495,10 +401,7 @@ fn a_daemon_is_found_from_a_long_state_folder() {
     let served = std::thread::spawn(move || listener.accept().map(drop));
 
     let mut command = command(&sandbox, &["status"]);
-    let ended = command
-        .env("GHOST_BROWSER_RUNTIME_DIR", &folder)
-        .output()
-        .unwrap();
+    let ended = command.env("GHOST_BROWSER_RUNTIME_DIR", &folder).output().unwrap();
 
     served.join().unwrap().unwrap();
     assert_eq!(text(&ended.stdout), "stopped\n");
