@@ -33,7 +33,7 @@ impl Call {
     }
 
     /// What the gateway that is set is called.
-    pub(super) fn gateway(&self) -> String {
+    pub(super) fn gateway_name(&self) -> String {
         Identity::from_env(&|variable| self.variable(variable)).gateway_name
     }
 

@@ -20,13 +20,15 @@ pub(super) struct Kept {
 impl Kept {
     /// Keeps what there is room for.
     pub(super) fn push(&mut self, text: &str) {
-        let room = OUTPUT_LIMIT - self.text.len();
-        self.is_cut |= text.len() > room;
-        if !self.is_cut {
-            self.text.push_str(text);
-        } else if room > 0 {
-            self.text.push_str(&text[..text.floor_char_boundary(room)]);
+        if self.is_cut {
+            return;
         }
+        let mut room = text.len().min(OUTPUT_LIMIT - self.text.len());
+        self.is_cut = room < text.len();
+        while !text.is_char_boundary(room) {
+            room -= 1;
+        }
+        self.text.push_str(&text[..room]);
     }
 }
 

@@ -100,6 +100,8 @@ fn working_directory() -> Vec<u8> {
 fn callers_umask() -> u32 {
     let mask = umask(Mode::from_bits_truncate(0o077));
     umask(mask);
+    // macOS counts in 16 bits.
+    #[allow(clippy::useless_conversion)]
     u32::from(mask.bits())
 }
 

@@ -56,7 +56,7 @@ fn absent(call: &Call, door: &Door, left: &LeftBehind) -> Status {
     };
     Status {
         state,
-        gateway: call.gateway(),
+        gateway: call.gateway_name(),
         pid: None,
         keeper_pid: None,
         since_s: 0.0,

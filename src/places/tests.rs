@@ -90,7 +90,7 @@ fn look_ups_search_all_and_creation_takes_the_first() {
     let (first, second) = (temp.path().join("first"), temp.path().join("second"));
     folder_with_mode(&second, 0o700);
     let places = Places { candidates: vec![first.clone(), second.clone()], uid: nix::unistd::getuid().as_raw() };
-    assert_eq!(places.find().folders, [second.clone()]);
+    assert_eq!(places.find().folders, std::slice::from_ref(&second));
 
     assert_eq!(places.create().unwrap(), first);
 
