@@ -4,6 +4,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -15,17 +18,19 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock at `path`; `None` when another process holds it.
+    /// Takes the lock at `path`; `None` when another process holds it for longer than `patience`: a daemon that ends lets go of
+    /// its socket a moment before.
     ///
     /// # Errors
     /// The operating system's.
-    pub(super) fn take(path: &Path) -> io::Result<Option<Self>> {
+    pub(super) fn take(path: &Path, patience: Duration) -> io::Result<Option<Self>> {
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(file) => Ok(Some(Self { file, path: path.to_owned() })),
-            Err((_, Errno::EWOULDBLOCK)) => Ok(None),
-            Err((_, error)) => Err(error.into()),
-        }
+        let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(file) => Some(file),
+            Err((file, Errno::EWOULDBLOCK)) => wait_for(file, patience)?,
+            Err((_, error)) => return Err(error.into()),
+        };
+        Ok(file.map(|file| Self { file, path: path.to_owned() }))
     }
 
     /// Whether the path still leads to this file. Where it does not, the folder was swept away, and nobody can find us.
@@ -34,6 +39,19 @@ impl Lock {
             (Ok(found), Ok(held)) => (found.dev(), found.ino()) == (held.dev(), held.ino()),
             _ => false,
         }
+    }
+}
+
+/// The kernel's wait for a lock has no end, so it is a thread's; one that waits for ever ends with the process.
+fn wait_for(file: File, patience: Duration) -> io::Result<Option<Flock<File>>> {
+    let (tell, told) = mpsc::channel();
+    thread::Builder::new().name("lock".to_owned()).spawn(move || {
+        // Nobody may listen any more: then the lock is let go again.
+        let _ = tell.send(Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error));
+    })?;
+    match told.recv_timeout(patience) {
+        Ok(lock) => Ok(Some(lock?)),
+        Err(_) => Ok(None),
     }
 }
 
@@ -46,17 +64,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.lock");
 
-        let held = Lock::take(&path).unwrap().expect("nobody holds it");
-        assert!(Lock::take(&path).unwrap().is_none());
+        let held = Lock::take(&path, Duration::ZERO).unwrap().expect("nobody holds it");
+        assert!(Lock::take(&path, Duration::from_millis(10)).unwrap().is_none());
+        let waiting = thread::spawn(move || Lock::take(&path, Duration::from_secs(20)).unwrap().is_some());
         drop(held);
-        assert!(Lock::take(&path).unwrap().is_some());
+        assert!(waiting.join().unwrap());
     }
 
     #[test]
     fn a_swept_folder_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.lock");
-        let held = Lock::take(&path).unwrap().unwrap();
+        let held = Lock::take(&path, Duration::ZERO).unwrap().unwrap();
         assert!(held.is_findable());
 
         fs::remove_file(&path).unwrap();

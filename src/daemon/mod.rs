@@ -22,6 +22,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use self::connector::Connector;
 use self::desk::{Desk, News};
@@ -41,6 +42,9 @@ use crate::wire::{Fault, FaultCode, Ready, read_frame, write_frame};
 
 /// The hidden argument that makes this program a daemon.
 pub const ARGUMENT: &str = "--daemon";
+
+/// How long a daemon that is ending may still hold the lock.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The daemon process. Its standard input brings the start message, its standard output takes one word: ready, or why not.
 pub fn main() -> ExitCode {
@@ -135,7 +139,7 @@ fn take_lock(path: &Path) -> Result<Lock, Fault> {
     let cannot = |why: &str| {
         Fault::new(FaultCode::NoBrowser, format!("the daemon cannot take its lock {}: {why}", path.display()))
     };
-    match Lock::take(path) {
+    match Lock::take(path, LOCK_PATIENCE) {
         Ok(Some(lock)) => Ok(lock),
         Ok(None) => Err(cannot("another daemon holds it")),
         Err(error) => Err(cannot(&error.to_string()).hint("make room on the disk, or set GHOST_BROWSER_RUNTIME_DIR")),

@@ -15,7 +15,9 @@ use crate::cancel::{Cancel, CancelReason};
 use crate::cdp::Connection;
 use crate::redact::Redactor;
 use crate::script::{self, Host, Script};
-use crate::wire::{BUILD, Done, Fault, FaultCode, PROTOCOL, Reply, Request, Run, Stream, read_frame, write_frame};
+use crate::wire::{
+    BUILD, Done, Fault, FaultCode, PROTOCOL, Phase, Reply, Request, Run, Stream, read_frame, write_frame,
+};
 
 /// How long a daemon that ends waits for its clients to read.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -195,15 +197,23 @@ impl Errand {
         answers: &Receiver<Answer>,
         deadline: Option<Instant>,
     ) -> Result<(Connection, Vec<String>), Done> {
+        let mut has_waited = false;
         loop {
             let answer = match deadline {
                 Some(deadline) => answers.recv_timeout(deadline.saturating_duration_since(Instant::now())),
                 None => answers.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match answer {
-                // A client that is gone is noticed by whoever listens to it.
-                Ok(Answer::Progress(phase)) => drop(self.writer.send(&Reply::Progress { phase, elapsed_ms: 0 })),
-                Ok(Answer::Ready { connection, warnings }) => return Ok((connection, warnings)),
+                Ok(Answer::Progress(phase)) => {
+                    has_waited = true;
+                    self.tell(phase);
+                }
+                Ok(Answer::Ready { connection, warnings }) => {
+                    if has_waited {
+                        self.tell(Phase::Running);
+                    }
+                    return Ok((connection, warnings));
+                }
                 Ok(Answer::Refused { fault, warnings }) => {
                     return Err(Done { fault: Some(fault), warnings, value: None });
                 }
@@ -217,6 +227,11 @@ impl Errand {
                 }
             }
         }
+    }
+
+    fn tell(&self, phase: Phase) {
+        // A client that is gone is noticed by whoever listens to it.
+        let _ = self.writer.send(&Reply::Progress { phase, elapsed_ms: 0 });
     }
 
     /// What leaves the process is searched for secrets; errors also for what looks like one.
