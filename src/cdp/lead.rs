@@ -19,6 +19,8 @@ pub(super) struct Parker {
 
 #[derive(Default)]
 struct Parked {
+    /// Whether the thread sleeps: waking one that does not costs a system call for nothing.
+    asleep: bool,
     notified: bool,
     promoted: bool,
 }
@@ -26,13 +28,17 @@ struct Parked {
 impl Parker {
     /// Wakes the thread, now or when it parks next.
     pub(super) fn notify(&self) {
-        self.state().notified = true;
-        self.woken.notify_one();
+        let mut state = self.state();
+        state.notified = true;
+        if state.asleep {
+            self.woken.notify_one();
+        }
     }
 
     /// Sleeps until notified or `until`. True when the lead was handed to this thread.
     fn park(&self, until: Instant) -> bool {
         let mut state = self.state();
+        state.asleep = true;
         while !state.notified && !state.promoted {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -40,6 +46,7 @@ impl Parker {
             }
             state = self.woken.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+        state.asleep = false;
         state.notified = false;
         std::mem::take(&mut state.promoted)
     }

@@ -21,6 +21,8 @@ pub struct Pipe {
     /// Bytes that arrived; frames before `taken` were given out.
     arrived: Vec<u8>,
     taken: usize,
+    /// Whether the last read has emptied the pipe, so that another one would only say so.
+    drained: bool,
     /// Up to where no NUL was found.
     searched: usize,
     /// Bytes to be written; those before `written` were.
@@ -42,6 +44,7 @@ impl Pipe {
             writer: Some(writer.into()),
             arrived: Vec::new(),
             taken: 0,
+            drained: false,
             searched: 0,
             outgoing: Vec::new(),
             written: 0,
@@ -86,6 +89,9 @@ impl Pipe {
 
     /// Reads once; false when nothing is there.
     fn fill(&mut self) -> Result<bool, CloseReason> {
+        if std::mem::take(&mut self.drained) {
+            return Ok(false);
+        }
         if self.taken > 0 {
             self.arrived.drain(..self.taken);
             self.searched -= self.taken;
@@ -95,10 +101,15 @@ impl Pipe {
         // A frame that is larger than a chunk is probably larger than the next one, too.
         self.arrived.resize(old + CHUNK.max(old.min(4 << 20)), 0);
         let read = self.reader.read(&mut self.arrived[old..]);
+        let room = self.arrived.len() - old;
         self.arrived.truncate(old + *read.as_ref().unwrap_or(&0));
         match read {
             Ok(0) => Err(CloseReason::HungUp),
-            Ok(_) => Ok(true),
+            Ok(read) => {
+                // Whoever polls next learns of what comes after a short read.
+                self.drained = read < room;
+                Ok(true)
+            }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(false),
             Err(error) => Err(CloseReason::Broken(error.kind().to_string())),
         }
@@ -143,7 +154,6 @@ impl Transport for Pipe {
         if let Some(frame) = self.next_frame() {
             return Ok(Some(frame));
         }
-        // A short read has emptied the pipe: whoever polls next learns of the rest.
         if !self.fill()? {
             return Ok(None);
         }
@@ -217,6 +227,7 @@ mod tests {
         assert_eq!(text(&mut pipe).as_deref(), Some("Odd"));
         assert_eq!(text(&mut pipe).as_deref(), Some("\u{FFFD}"));
         drop(browser);
+        assert_eq!(text(&mut pipe), None, "what a poll is for");
         assert_eq!(pipe.receive().unwrap_err(), CloseReason::HungUp);
     }
 

@@ -25,7 +25,7 @@ const MESSAGE_LIMIT: usize = 512 << 20;
 /// # Errors
 /// [`DialError`], which names no URL; `deadline` is kept for TLS and handshake together.
 pub fn dial(url: &Url, stream: TcpStream, deadline: Instant) -> Result<WebSocket, DialError> {
-    let timed = Timed { stream, deadline: Some(deadline) };
+    let timed = Timed { stream, deadline: Some(deadline), drained: false };
     let stream = match url.scheme() {
         "wss" => Stream::Tls(Box::new(tls(url, timed)?)),
         _ => Stream::Plain(timed),
@@ -82,6 +82,8 @@ struct Timed {
     stream: TcpStream,
     /// `None` once it does not block any more.
     deadline: Option<Instant>,
+    /// Whether the last read has emptied the socket, so that another one would only say so.
+    drained: bool,
 }
 
 impl Timed {
@@ -97,8 +99,15 @@ impl Read for Timed {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         if let Some(left) = self.left()? {
             self.stream.set_read_timeout(Some(left))?;
+            return self.stream.read(bytes);
         }
-        self.stream.read(bytes)
+        if std::mem::take(&mut self.drained) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let read = self.stream.read(bytes)?;
+        // Whoever polls next learns of what comes after a short read; the end is none.
+        self.drained = (1..bytes.len()).contains(&read);
+        Ok(read)
     }
 }
 
