@@ -13,10 +13,17 @@ use rhai::{Dynamic, Map};
 use super::context::Context;
 use super::error::{End, Failure, Thrown};
 use super::memory::{Uncounted, uncounted};
+use super::protocol;
 use super::value::parse;
 use crate::cancel::CancelReason;
 use crate::cdp::{Answer, Call, CallError, Caller, Cursor, Page, PageChoice, PageInfo};
 use crate::ids::{SessionId, TargetId};
+
+/// CDP's code for a command that the target does not know.
+const UNKNOWN_COMMAND: i64 = -32601;
+
+/// CDP's code for parameters that the command does not take.
+const BAD_PARAMETERS: i64 = -32602;
 
 /// How long finding or opening a page may take.
 const PAGE_WITHIN: Duration = Duration::from_secs(30);
@@ -267,29 +274,44 @@ fn late(error: &CallError) -> End {
 /// The error that a script may catch.
 pub fn thrown(error: &CallError) -> Thrown {
     let thrown = Thrown::new(error.code(), error.to_string());
-    let thrown = match error.hint() {
+    let thrown = match error.hint().map(str::to_owned).or_else(|| meant(error)) {
         Some(hint) => thrown.hint(hint),
         None => thrown,
     };
+    let thrown = match method(error) {
+        Some(method) => thrown.with("method", method.to_owned()),
+        None => thrown,
+    };
     match error {
-        CallError::Refused { method, code, data, .. } => {
-            let thrown = thrown.with("method", method.clone()).with("cdp_code", *code);
-            match data {
-                Some(data) => thrown.with("data", data.clone()),
-                None => thrown,
-            }
-        }
-        CallError::SessionGone { method, .. }
+        CallError::Refused { code, data: Some(data), .. } => thrown.with("cdp_code", *code).with("data", data.clone()),
+        CallError::Refused { code, data: None, .. } => thrown.with("cdp_code", *code),
+        _ => thrown,
+    }
+}
+
+/// What was probably meant by a command that the browser refused.
+fn meant(error: &CallError) -> Option<String> {
+    match error {
+        CallError::Refused { method, code: UNKNOWN_COMMAND, .. } => protocol::command_hint(method),
+        CallError::Refused { method, code: BAD_PARAMETERS, .. } => protocol::parameters_hint(method),
+        _ => None,
+    }
+}
+
+fn method(error: &CallError) -> Option<&str> {
+    match error {
+        CallError::Refused { method, .. }
+        | CallError::SessionGone { method, .. }
         | CallError::NoReply { method, .. }
         | CallError::NotWritten { method, .. }
         | CallError::Closed { method, .. }
         | CallError::Detached { method }
         | CallError::PageCrashed { method }
-        | CallError::DialogOpen { method, .. } => thrown.with("method", method.clone()),
+        | CallError::DialogOpen { method, .. } => Some(method),
         CallError::TimedOut { .. }
         | CallError::TargetGone(_)
         | CallError::PageUnresponsive { .. }
-        | CallError::Cancelled => thrown,
+        | CallError::Cancelled => None,
     }
 }
 

@@ -4,7 +4,7 @@
 //! its [`Context`] through the engine's tag. A context dies with its script.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,12 +30,15 @@ pub struct Context {
     pub cwd: PathBuf,
     /// Files that the script writes get `0666` minus this.
     pub umask: u32,
+    /// The script's `args`.
+    pub args: Vec<String>,
     /// Where `print` and `debug` go.
     pub output: Arc<dyn Output>,
     /// `None` where a script runs without one: then only what needs it fails.
     pub browser: Option<Browser>,
     warnings: Mutex<Vec<String>>,
     operations: AtomicU32,
+    exited: AtomicBool,
 }
 
 /// The engine's tag: the way from a call to its context.
@@ -50,6 +53,8 @@ impl Context {
             deadline: None,
             cwd: PathBuf::from("/"),
             umask: 0o077,
+            args: Vec::new(),
+            exited: AtomicBool::new(false),
             output,
             browser,
             warnings: Mutex::default(),
@@ -87,7 +92,7 @@ impl Context {
             return Some(End::Memory);
         }
         let count = self.operations.fetch_add(1, Ordering::Relaxed);
-        if count % OPERATIONS_PER_CLOCK == 0 && self.is_late() {
+        if count.is_multiple_of(OPERATIONS_PER_CLOCK) && self.is_late() {
             return Some(End::from(CancelReason::Deadline));
         }
         None
@@ -114,6 +119,16 @@ impl Context {
     /// The sentences kept.
     pub fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes that the script gives its value by `exit`.
+    pub fn exit(&self) {
+        self.exited.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the script's value was given by `exit`.
+    pub fn has_exited(&self) -> bool {
+        self.exited.load(Ordering::Relaxed)
     }
 
     /// Where a path that the script named is.

@@ -7,7 +7,7 @@
 use std::sync::{Arc, LazyLock};
 
 use rhai::packages::{Package, StandardPackage};
-use rhai::{AST, Dynamic, Engine, Identifier, Module, OptimizationLevel, Position, Scope, Shared};
+use rhai::{AST, Array, Dynamic, Engine, Identifier, Module, OptimizationLevel, Position, Scope, Shared};
 
 use super::context::{Context, Handle};
 use super::{api, error};
@@ -72,6 +72,7 @@ impl Source {
 /// The engine that runs a script with this context.
 pub fn build(context: &Arc<Context>) -> Engine {
     let mut engine = limited();
+    engine.register_global_module(arguments(&context.args));
     engine.set_default_tag(Dynamic::from(Handle(context.clone())));
     let context = context.clone();
     engine.on_progress(move |_| context.must_end().map(Dynamic::from));
@@ -81,9 +82,20 @@ pub fn build(context: &Arc<Context>) -> Engine {
 /// The scope that a script starts with.
 pub fn scope(args: &[String]) -> Scope<'static> {
     let mut scope = Scope::new();
-    let args: Vec<Dynamic> = args.iter().map(|arg| Dynamic::from(arg.as_str().to_owned())).collect();
-    scope.push_constant("args", args);
+    scope.push_constant("args", array(args));
     scope
+}
+
+/// `args` once more, where functions see it: the scope ends at their door.
+fn arguments(args: &[String]) -> Shared<Module> {
+    let mut module = Module::new();
+    module.set_var("args", array(args));
+    module.build_index();
+    module.into()
+}
+
+fn array(args: &[String]) -> Array {
+    args.iter().map(|arg| Dynamic::from(arg.clone())).collect()
 }
 
 /// Compiles, with everything found that can be found before anything runs.

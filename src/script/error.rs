@@ -192,7 +192,7 @@ pub fn uncaught(error: EvalAltResult, source: &Source) -> Fault {
         fault = fault.with("source", file);
     }
     if !calls.is_empty() {
-        fault = fault.with("calls", calls);
+        fault = fault.with("trace", calls);
     }
     fault
 }

@@ -89,6 +89,11 @@ pub fn message(error: &EvalAltResult) -> Option<String> {
             })
         }
         EvalAltResult::ErrorVariableNotFound(name, _) => Some(format!("there is no variable `{name}`")),
+        EvalAltResult::ErrorDotExpr(said, _) => {
+            let mut quoted = said.split('\'').skip(1).step_by(2);
+            let (name, of) = (quoted.next()?, quoted.next()?);
+            Some(format!("{} has no property `{name}`", kind(of)))
+        }
         EvalAltResult::ErrorStackOverflow(_) => Some("calls nested deeper than 64 levels".to_owned()),
         _ => None,
     }
@@ -111,13 +116,15 @@ pub fn for_error(error: &EvalAltResult, line: &str, source: &Source) -> Option<S
         {
             Some(REPLACE.to_owned())
         }
-        EvalAltResult::ErrorIndexingType(seen, _) if seen.starts_with("()") => {
-            Some("what is indexed is `()`: a map gives `()` for a key that it does not have".to_owned())
-        }
+        EvalAltResult::ErrorIndexingType(seen, _) if seen.starts_with("()") => Some(NOTHING.to_owned()),
         EvalAltResult::ErrorDotExpr(..) if line.contains(".replace(") => Some(REPLACE.to_owned()),
+        EvalAltResult::ErrorDotExpr(said, _) if said.contains("'()'") => Some(NOTHING.to_owned()),
         _ => None,
     }
 }
+
+const NOTHING: &str =
+    "a map gives `()` for a key that it does not have: look at what is there with `print(map.keys())`";
 
 const REPLACE: &str =
     "`replace` changes its string in place and returns nothing: `text.replace(a, b);` then use `text`";
@@ -131,7 +138,7 @@ fn for_function(signature: &str, line: &str, source: &Source) -> Option<String> 
         return Some(format!("`{name}` takes {}", forms.join(" or ")));
     }
     if is_operator(name) {
-        return for_operator(name, &arguments);
+        return for_operator(name, &arguments, line);
     }
     if let Some(hint) = foreign_function(name) {
         return Some(hint.to_owned());
@@ -143,17 +150,18 @@ fn for_function(signature: &str, line: &str, source: &Source) -> Option<String> 
     nearest(name, candidates).map(|near| format!("did you mean `{near}`?"))
 }
 
-fn for_operator(name: &str, arguments: &str) -> Option<String> {
+fn for_operator(name: &str, arguments: &str, line: &str) -> Option<String> {
     if arguments.contains("character") {
         return Some(CHARACTER.to_owned());
     }
     if arguments.contains("nothing") {
         return Some("one side is `()`: nothing was found or returned there".to_owned());
     }
-    if name.len() == 2 && name.ends_with('=') && !matches!(name, "==" | "!=" | "<=" | ">=") {
-        let plain = &name[..1];
+    // `+=` that is not there is tried once more as `+`.
+    let plain = name.trim_end_matches('=');
+    if plain.len() == 1 && "+-*/%".contains(plain) && line.contains(&format!("{plain}=")) {
         return Some(format!(
-            "`{name}` keeps the kind of its left side: write `x = x {plain} y` with both of one kind"
+            "`{plain}=` keeps the kind of its left side: write `x = x {plain} y`, with both sides of one kind"
         ));
     }
     Some("make both sides one kind: `x.to_string()`, `parse_int(text)`, `to_float(x)`".to_owned())
@@ -207,6 +215,7 @@ fn for_variable(name: &str, source: &Source) -> Option<String> {
 
 fn foreign_word(name: &str) -> Option<&'static str> {
     Some(match name {
+        "NaN" | "Infinity" => "they are `0.0/0.0` and `1.0/0.0`; to ask for them: `x.is_nan()`, `x.is_infinite()`",
         "None" | "undefined" | "nil" => "nothing is `()` in Rhai: `if x == () { … }`",
         "True" => "it is `true`",
         "False" => "it is `false`",
@@ -227,7 +236,7 @@ const F_STRING: &str = "text with values in it is written in backticks: `total: 
 /// The hint for a source that does not parse.
 pub fn for_syntax(error: &ParseErrorType, line: &str, source: &Source) -> Option<String> {
     if let ParseErrorType::VariableUndefined(name) = error {
-        return for_variable(name, source);
+        return for_undefined(name, line, source);
     }
     if let ParseErrorType::Reserved(word) = error {
         return reserved(word).or_else(|| for_line(line)).or_else(|| {
@@ -240,6 +249,7 @@ pub fn for_syntax(error: &ParseErrorType, line: &str, source: &Source) -> Option
         return Some(hint);
     }
     match error {
+        ParseErrorType::BadInput(_) if line.contains("eval") => reserved("eval"),
         ParseErrorType::BadInput(_) if line.contains('\'') => Some(CHARACTER.to_owned()),
         ParseErrorType::ExprTooDeep => Some("split the expression: give its parts names with `let`".to_owned()),
         ParseErrorType::UnexpectedEOF => Some("a `{`, `(` or `[` is still open".to_owned()),
@@ -250,11 +260,27 @@ pub fn for_syntax(error: &ParseErrorType, line: &str, source: &Source) -> Option
         ParseErrorType::AssignmentToConstant(name) => {
             Some(format!("`{name}` is a constant; a variable is `let {name} = …`"))
         }
+        ParseErrorType::MismatchedType(wanted, _) if wanted.contains("bool") => {
+            Some("a condition must be true or false: compare with something, as in `x != ()` or `n > 0`".to_owned())
+        }
         ParseErrorType::WrongFnDefinition => {
             Some("inside a function or block use a closure: `let f = |x| …;`".to_owned())
         }
         _ => None,
     }
+}
+
+/// A name that is not known may be a word of another language, which the line around it tells.
+fn for_undefined(name: &str, line: &str, source: &Source) -> Option<String> {
+    let is_key = ["{", "{ "].iter().any(|open| line.contains(&format!("{open}{name}:")));
+    if is_key {
+        return Some("a map is `#{a: 1}`, with a `#`".to_owned());
+    }
+    let is_statement = ["import ", "from ", "def ", "elif "].iter().any(|word| line.trim_start().starts_with(word));
+    if is_statement || matches!(name, "not" | "and" | "or") {
+        return for_line(line);
+    }
+    for_variable(name, source)
 }
 
 fn reserved(word: &str) -> Option<String> {

@@ -15,6 +15,7 @@ use rhai::{AST, Dynamic, Engine, Scope};
 
 use super::browser::{Browser, Memo};
 use super::context::Context;
+use super::ending::is_silent;
 use super::engine::{self, Source};
 use super::error;
 use super::memory::{Meter, SCRIPT_LIMIT};
@@ -59,7 +60,7 @@ pub struct Script {
 /// How a script ended.
 #[derive(Debug, Default)]
 pub struct Ended {
-    /// Its value as JSON text; `None` for `()`. It was also written as output.
+    /// Its value as JSON text; `None` for `()` and for a script that ends with `;`. It was also written as output.
     pub value: Option<String>,
     /// Why it failed; `None` when it did not.
     pub fault: Option<Fault>,
@@ -105,18 +106,20 @@ impl Host {
         let memo = self.memo.clone();
         // The caller belongs to the script's thread: it is made there.
         let make = move |cancel: &Cancel| Some(Browser::new(connection.caller(cancel), memo));
-        run_with(script, make, cancel, output)
+        run_with(script, make, SCRIPT_LIMIT, cancel, output)
     }
+}
 
-    /// Runs a script that has no browser.
-    pub fn run_detached(script: Script, cancel: Cancel, output: Arc<dyn Output>) -> Ended {
-        run_with(script, |_| None, cancel, output)
-    }
+/// Runs a script that has no browser, and `memory` bytes.
+#[cfg(test)]
+pub fn run_without_browser(script: Script, memory: usize, cancel: Cancel, output: Arc<dyn Output>) -> Ended {
+    run_with(script, |_| None, memory, cancel, output)
 }
 
 fn run_with(
     script: Script,
     browser: impl FnOnce(&Cancel) -> Option<Browser> + Send,
+    memory: usize,
     cancel: Cancel,
     output: Arc<dyn Output>,
 ) -> Ended {
@@ -125,19 +128,20 @@ fn run_with(
         context.deadline = script.deadline;
         context.cwd = script.cwd;
         context.umask = script.umask;
+        context.args = script.args;
         let source = Source::new(&script.source, &script.origin);
-        let limit = SCRIPT_LIMIT.min(stack / 2);
-        run_here(&Arc::new(context), &source, &script.args, limit)
+        let limit = memory.min(stack / 2);
+        run_here(&Arc::new(context), &source, limit)
     };
     on_own_thread(run).unwrap_or_else(|fault| Ended { fault: Some(fault), ..Ended::default() })
 }
 
 /// Runs a script on this thread.
-fn run_here(context: &Arc<Context>, source: &Source, args: &[String], limit: usize) -> Ended {
+fn run_here(context: &Arc<Context>, source: &Source, limit: usize) -> Ended {
     let outcome = {
         let _meter = Meter::start(limit);
         let engine = engine::build(context);
-        let mut scope = engine::scope(args);
+        let mut scope = engine::scope(&context.args);
         engine::compile(&engine, source, &scope).and_then(|ast| evaluate(&engine, &mut scope, &ast, source, context))
     };
     let mut warnings = context.take_warnings();
@@ -157,7 +161,8 @@ fn evaluate(
     context: &Context,
 ) -> Result<Option<String>, Fault> {
     let value = engine.eval_ast_with_scope::<Dynamic>(scope, ast).map_err(|error| error::uncaught(*error, source))?;
-    if value.is_unit() {
+    let is_asked_for = context.has_exited() || !is_silent(source.text());
+    if value.is_unit() || !is_asked_for {
         return Ok(None);
     }
     say_value(&value, context).map(Some).map_err(|failure| error::uncaught(*failure.at(rhai::Position::NONE), source))

@@ -180,9 +180,7 @@ mod tests {
     fn a_growing_vector_is_counted_at_its_last_size() {
         let _meter = Meter::start(1 << 20);
         let mut grown = Vec::new();
-        for _ in 0..3 << 19 {
-            grown.push(0_u8);
-        }
+        (0..3 << 19).for_each(|n: u32| grown.push(n as u8));
 
         assert!(is_over());
     }

@@ -11,11 +11,13 @@
 mod api;
 mod browser;
 mod context;
+mod ending;
 mod engine;
 mod error;
 mod hints;
 mod host;
 pub mod memory;
+mod protocol;
 mod value;
 
 pub use host::{Closed, Ended, Host, Output, Script, check};

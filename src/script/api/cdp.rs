@@ -11,6 +11,7 @@ use crate::script::browser::{Browser, failure, value};
 use crate::script::context::{Context, with_context};
 use crate::script::error::{Failure, Thrown};
 use crate::script::memory::Uncounted;
+use crate::script::protocol;
 use crate::script::value::{Form, Refusal, write};
 use crate::wire::FaultCode;
 
@@ -46,7 +47,7 @@ fn cdp(
     options: Dynamic,
 ) -> Native<Dynamic> {
     with_context(call, |context| {
-        let command = Command::new(&method, &params, &session)?;
+        let command = Command::new(context, &method, &params, &session)?;
         let within = timeout("cdp", options)?;
         command.send(context, context.browser()?, within)
     })
@@ -121,8 +122,9 @@ struct Command {
 }
 
 impl Command {
-    fn new(method: &Dynamic, params: &Dynamic, session: &Dynamic) -> Result<Self, Failure> {
+    fn new(context: &Context, method: &Dynamic, params: &Dynamic, session: &Dynamic) -> Result<Self, Failure> {
         let method = text("the CDP method", method)?;
+        wonder(context, &method, params);
         let params = params_text(&method, params)?;
         Ok(Self { method, params, to: Destination::new(session)? })
     }
@@ -137,6 +139,14 @@ impl Command {
 
     fn as_call(&self) -> Call<'_> {
         Call { method: &self.method, params: &self.params, session: self.to.session() }
+    }
+}
+
+/// Warns of a parameter that the command does not have; it is sent all the same.
+fn wonder(context: &Context, method: &str, params: &Dynamic) {
+    let Ok(params) = params.as_map_ref() else { return };
+    if let Some(sentence) = protocol::doubt(method, params.keys().map(|name| name.as_str())) {
+        context.warn(sentence);
     }
 }
 
@@ -159,7 +169,7 @@ fn params_text(method: &str, params: &Dynamic) -> Result<String, Failure> {
 
 fn cdp_all(call: &NativeCallContext, calls: Dynamic, options: Dynamic) -> Native<Array> {
     with_context(call, |context| {
-        let commands = commands(&calls)?;
+        let commands = commands(context, &calls)?;
         let deadline = context.until(timeout("cdp_all", options)?);
         let browser = context.browser()?;
         let calls: Vec<Call<'_>> = commands.iter().map(Command::as_call).collect();
@@ -179,19 +189,19 @@ fn cdp_all(call: &NativeCallContext, calls: Dynamic, options: Dynamic) -> Native
 }
 
 /// Reads `[[method, params, session], …]`; params and session may be left out.
-fn commands(calls: &Dynamic) -> Result<Vec<Command>, Failure> {
+fn commands(context: &Context, calls: &Dynamic) -> Result<Vec<Command>, Failure> {
     let expected = "an array `[[method, params, session], …]`";
     let calls = calls.as_array_ref().map_err(|_| wrong("cdp_all: the calls", expected, calls))?;
     let commands = calls.iter().enumerate().map(|(index, item)| {
         let what = format!("cdp_all: item {index}");
         if item.is_string() {
-            return Command::new(item, &Dynamic::UNIT, &Dynamic::UNIT);
+            return Command::new(context, item, &Dynamic::UNIT, &Dynamic::UNIT);
         }
         let item = item.as_array_ref().map_err(|_| wrong(&what, "an array", item))?;
         match item.as_slice() {
-            [method] => Command::new(method, &Dynamic::UNIT, &Dynamic::UNIT),
-            [method, params] => Command::new(method, params, &Dynamic::UNIT),
-            [method, params, session] => Command::new(method, params, session),
+            [method] => Command::new(context, method, &Dynamic::UNIT, &Dynamic::UNIT),
+            [method, params] => Command::new(context, method, params, &Dynamic::UNIT),
+            [method, params, session] => Command::new(context, method, params, session),
             _ => {
                 let message = format!("{what} must have a method, params and session, not {} parts", item.len());
                 Err(Thrown::new(FaultCode::BadParams, message).into())

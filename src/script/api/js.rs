@@ -198,10 +198,11 @@ fn answers(browser: &Browser, session: &SessionId, within: Duration) -> bool {
     browser.try_call(&probe, Instant::now() + within).is_ok()
 }
 
-/// An error at a deadline; where it was the script's own, its end.
+/// An error at a deadline; where it was the script's own, its end, with the evaluation unanswered.
 fn ended(context: &Context, code: FaultCode, message: String, hint: &str) -> Failure {
     if context.cancel.is_cancelled() || context.is_late() {
-        return failure(context, CallError::Cancelled);
+        let method = "Runtime.evaluate".to_owned();
+        return failure(context, CallError::NoReply { method, waited: Duration::ZERO });
     }
     Thrown::new(code, message).hint(hint).into()
 }
@@ -238,12 +239,9 @@ fn exception(mut details: Map) -> Thrown {
     };
     let place = |name: &str| details.get(name).and_then(|number| number.as_int().ok()).map(|number| number + 1);
     let (line, column) = (place("lineNumber").unwrap_or(1), place("columnNumber").unwrap_or(1));
-    let mut error = Thrown::new(FaultCode::JsError, format!("{thrown} (line {line}, column {column})"))
-        .with("line", line)
-        .with("column", column);
-    if let Some(stack) = description.filter(|text| text.contains('\n')) {
-        error = error.with("stack", stack);
-    }
+    let mut error = Thrown::new(FaultCode::JsError, thrown).with("line", line).with("column", column);
+    let stack = description.filter(|text| text.contains('\n'));
+    error = error.with("stack", stack.unwrap_or_else(|| format!("at line {line}, column {column} of the expression")));
     match take_text(&mut details, "url").filter(|url| !url.is_empty()) {
         Some(url) => error.with("url", url),
         None => error,

@@ -1,4 +1,4 @@
-//! `print`, `debug`, and the texts of values wherever a script makes one.
+//! `print`, `debug`, `exit`, and the texts of values wherever a script makes one.
 
 use rhai::{Array, Dynamic, EvalAltResult, FnPtr, ImmutableString, Map, Module, NativeCallContext};
 
@@ -28,6 +28,8 @@ pub fn register(module: &mut Module) {
     for_printed_types!(module, printed);
     texts::<Array>(module);
     texts::<Map>(module);
+    module.set_native_fn("exit", |call: NativeCallContext| exit(&call, Dynamic::UNIT));
+    module.set_native_fn("exit", |call: NativeCallContext, value: Dynamic| exit(&call, value));
     module.set_native_fn("print", |call: NativeCallContext| say(&call, Stream::Stdout, Dynamic::from("")));
     module.set_native_fn("debug", |call: NativeCallContext| say(&call, Stream::Stderr, Dynamic::from("")));
 }
@@ -47,6 +49,15 @@ fn texts<T: rhai::Variant + Clone>(module: &mut Module) {
     module.set_native_fn("to_json", |call: NativeCallContext, value: T| -> Native<String> {
         with_context(&call, |_| Ok(write(&Dynamic::from(value), Form::Json)?))
     });
+}
+
+/// Ends the script with a value, which is shown also where a `;` follows.
+fn exit(call: &NativeCallContext, value: Dynamic) -> Native<()> {
+    with_context(call, |context| {
+        context.exit();
+        Ok(())
+    })?;
+    Err(EvalAltResult::Exit(value, call.call_position()).into())
 }
 
 fn say(call: &NativeCallContext, stream: Stream, value: Dynamic) -> Native<()> {

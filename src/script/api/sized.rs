@@ -2,7 +2,9 @@
 //!
 //! Between two operations the script's memory is checked; these could fill the machine within one.
 
+use std::any::TypeId;
 use std::mem::size_of;
+use std::ops::{Range, RangeInclusive};
 
 use rhai::{Array, Blob, Dynamic, EvalAltResult, ImmutableString, Module, NativeCallContext};
 
@@ -143,6 +145,21 @@ fn collect<'a>(call: &NativeCallContext, parts: impl Iterator<Item = &'a str> + 
 }
 
 fn register_chars(module: &mut Module) {
+    // The language's own iteration makes an array of all characters first.
+    module.set_iter(TypeId::of::<Text>(), |text| Box::new(Characters::new(text.cast::<Text>())));
+    module.set_iter(TypeId::of::<Characters>(), |text| Box::new(text.cast::<Characters>()));
+    module.set_native_fn("chars", |text: Text| Native::Ok(Characters::new(text)));
+    module.set_native_fn("chars", |text: Text, start: i64| Native::Ok(Characters::part(text, start, i64::MAX)));
+    module.set_native_fn("chars", |text: Text, start: i64, len: i64| Native::Ok(Characters::part(text, start, len)));
+    module.set_native_fn("chars", |text: Text, range: Range<i64>| {
+        let start = range.start.max(0);
+        Native::Ok(Characters::part(text, start, range.end.saturating_sub(start)))
+    });
+    module.set_native_fn("chars", |text: Text, range: RangeInclusive<i64>| {
+        let start = (*range.start()).max(0);
+        let len = range.end().saturating_sub(start).saturating_add(1);
+        Native::Ok(Characters::part(text, start, len))
+    });
     module.set_native_fn("to_chars", |call: NativeCallContext, text: &mut Text| -> Native<Array> {
         room(&call, text.len(), size_of::<Dynamic>())?;
         Ok(text.chars().map(Dynamic::from_char).collect())
@@ -151,6 +168,43 @@ fn register_chars(module: &mut Module) {
         room(&call, text.len(), 1)?;
         Ok(text.as_bytes().to_vec())
     });
+}
+
+/// The characters of a string, one after the other.
+#[derive(Clone)]
+struct Characters {
+    text: Text,
+    at: usize,
+    left: usize,
+}
+
+impl Characters {
+    fn new(text: Text) -> Self {
+        Self { text, at: 0, left: usize::MAX }
+    }
+
+    /// `len` characters from `start`; a start below zero counts from the end.
+    fn part(text: Text, start: i64, len: i64) -> Self {
+        let skipped = if start < 0 {
+            let back = usize::try_from(start.unsigned_abs()).unwrap_or(usize::MAX);
+            text.chars().count().saturating_sub(back)
+        } else {
+            length(start)
+        };
+        let at = text.char_indices().nth(skipped).map_or(text.len(), |(at, _)| at);
+        Self { text, at, left: length(len) }
+    }
+}
+
+impl Iterator for Characters {
+    type Item = Dynamic;
+
+    fn next(&mut self) -> Option<Dynamic> {
+        self.left = self.left.checked_sub(1)?;
+        let character = self.text[self.at..].chars().next()?;
+        self.at += character.len_utf8();
+        Some(Dynamic::from_char(character))
+    }
 }
 
 /// A count that a script gave; below zero is none.

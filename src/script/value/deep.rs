@@ -62,7 +62,8 @@ pub fn plain(mut remote: Map) -> Result<Dynamic, Untold> {
 fn name_class(untold: Untold, class: Option<String>, remote: &Map) -> Untold {
     let outermost = text(remote, "subtype").or_else(|| text(remote, "type"));
     match class {
-        Some(class) if outermost.as_ref() == Some(&untold.class) => {
+        // A proxy's class is that of what it hides.
+        Some(class) if untold.class != "proxy" && outermost.as_ref() == Some(&untold.class) => {
             let described = text(remote, "description").filter(|_| untold.class == "error");
             let first_line = described.and_then(|text| text.lines().next().map(str::to_owned));
             Untold { class: first_line.unwrap_or(class), ..untold }
