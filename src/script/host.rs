@@ -7,6 +7,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -18,7 +19,7 @@ use super::context::Context;
 use super::ending::is_silent;
 use super::engine::{self, Source};
 use super::error;
-use super::memory::{Meter, SCRIPT_LIMIT};
+use super::memory::{self, Meter, SCRIPT_LIMIT};
 use super::value::{Form, show, write};
 use crate::cancel::Cancel;
 use crate::cdp::Connection;
@@ -26,6 +27,9 @@ use crate::wire::{Fault, FaultCode, Stream};
 
 /// Stacks to try, largest first. Memory is counted to half of it, so a small one lowers what a script may hold.
 const STACKS: [usize; 2] = [1 << 30, 256 << 20];
+
+/// Less than this is not told: texts of an error, a name that was kept.
+const WORTH_A_WORD: usize = 1 << 20;
 
 /// Where a script's output goes.
 pub trait Output: Send + Sync {
@@ -81,13 +85,46 @@ pub fn check(source: &str, origin: &str) -> Result<(), Fault> {
 pub struct Host {
     root: PathBuf,
     memo: Arc<Memo>,
+    memory: Arc<Allowance>,
+}
+
+/// The memory that one script may hold: all of it, less what earlier scripts left behind for good.
+///
+/// Values that hold themselves are never freed. They are charged to the session, so that a script that makes
+/// them in a loop ends its own session's room and not the machine's.
+#[derive(Debug)]
+struct Allowance {
+    limit: usize,
+    lost: AtomicUsize,
+}
+
+impl Allowance {
+    fn new(limit: usize) -> Self {
+        Self { limit, lost: AtomicUsize::new(0) }
+    }
+
+    fn left(&self) -> usize {
+        self.limit.saturating_sub(self.lost.load(Ordering::Relaxed))
+    }
+
+    /// Charges what a script left behind, and says so where it is worth a word.
+    fn charge(&self, bytes: usize) -> Option<String> {
+        if bytes < WORTH_A_WORD {
+            return None;
+        }
+        self.lost.fetch_add(bytes, Ordering::Relaxed);
+        let (lost, left) = (bytes.div_ceil(1 << 20), self.left() >> 20);
+        Some(format!(
+            "the script left {lost} MiB behind in values that hold themselves; scripts have {left} MiB until `ghost-browser stop`"
+        ))
+    }
 }
 
 impl Host {
     /// A host for the workspace at `root`.
     pub fn new(root: PathBuf) -> Self {
         engine::warm_up();
-        Self { root, memo: Arc::default() }
+        Self { root, memo: Arc::default(), memory: Arc::new(Allowance::new(SCRIPT_LIMIT)) }
     }
 
     /// The workspace's folder.
@@ -106,20 +143,20 @@ impl Host {
         let memo = self.memo.clone();
         // The caller belongs to the script's thread: it is made there.
         let make = move |cancel: &Cancel| Some(Browser::new(connection.caller(cancel), memo));
-        run_with(script, make, SCRIPT_LIMIT, cancel, output)
+        run_with(script, make, &self.memory, cancel, output)
     }
 }
 
 /// Runs a script that has no browser, and `memory` bytes.
 #[cfg(test)]
 pub fn run_without_browser(script: Script, memory: usize, cancel: Cancel, output: Arc<dyn Output>) -> Ended {
-    run_with(script, |_| None, memory, cancel, output)
+    run_with(script, |_| None, &Allowance::new(memory), cancel, output)
 }
 
 fn run_with(
     script: Script,
     browser: impl FnOnce(&Cancel) -> Option<Browser> + Send,
-    memory: usize,
+    memory: &Allowance,
     cancel: Cancel,
     output: Arc<dyn Output>,
 ) -> Ended {
@@ -130,25 +167,38 @@ fn run_with(
         context.umask = script.umask;
         context.args = script.args;
         let source = Source::new(&script.source, &script.origin);
-        let limit = memory.min(stack / 2);
-        run_here(&Arc::new(context), &source, limit)
+        let limit = memory.left().min(stack / 2);
+        let (mut ended, lost) = run_here(&Arc::new(context), &source, limit);
+        ended.warnings.extend(memory.charge(lost));
+        ended
     };
     on_own_thread(run).unwrap_or_else(|fault| Ended { fault: Some(fault), ..Ended::default() })
 }
 
-/// Runs a script on this thread.
-fn run_here(context: &Arc<Context>, source: &Source, limit: usize) -> Ended {
+/// Runs a script on this thread. Returns also how many bytes of it cannot be freed.
+fn run_here(context: &Arc<Context>, source: &Source, limit: usize) -> (Ended, usize) {
+    let meter = Meter::start(limit);
     let outcome = {
-        let _meter = Meter::start(limit);
         let engine = engine::build(context);
         let mut scope = engine::scope(&context.args);
         engine::compile(&engine, source, &scope).and_then(|ast| evaluate(&engine, &mut scope, &ast, source, context))
     };
+    let lost = memory::used().saturating_sub(length(&outcome));
+    drop(meter);
     let mut warnings = context.take_warnings();
     warnings.extend(context.browser.iter().flat_map(Browser::finish));
-    match outcome {
+    let ended = match outcome {
         Ok(value) => Ended { value, fault: None, warnings },
         Err(fault) => Ended { value: None, fault: Some(fault), warnings },
+    };
+    (ended, lost)
+}
+
+/// What an outcome itself holds, about: a text that grew may have twice its length.
+fn length(outcome: &Result<Option<String>, Fault>) -> usize {
+    match outcome {
+        Ok(value) => value.as_ref().map_or(0, String::capacity),
+        Err(fault) => 4 * fault.message.len(),
     }
 }
 

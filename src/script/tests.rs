@@ -250,6 +250,15 @@ fn a_chain_of_closures_of_any_length_is_dropped() {
     assert_eq!(fault(&format!("{chain} f.call()")).code, FaultCode::Limit);
 }
 
+#[test]
+fn what_a_script_leaves_behind_for_good_is_told() {
+    let (ended, _) = run("let a = #{}; a.big = blob(4000000); let f = || a; a.f = f; 1");
+
+    assert_eq!(ended.fault, None);
+    assert!(ended.warnings.iter().any(|warning| warning.contains("left 4 MiB behind")), "{:?}", ended.warnings);
+    assert_eq!(run("let a = blob(4000000); let f = || a; f.call().len()").0.warnings, [""; 0]);
+}
+
 fn cancelled_after(source: &str, cancel: Cancel, reason: CancelReason) -> Fault {
     let paper = Arc::new(Paper::default());
     let ended = std::thread::scope(|threads| {
