@@ -9,7 +9,7 @@ use super::launch::{Launched, launch};
 use super::profile::Profile;
 use super::release::Release;
 use super::settings::Settings;
-use super::{arguments, find};
+use super::{arguments, find, litter};
 use crate::gateway::{Allocation, Ask, Capability, Endpoint, Gateway, Grant};
 use crate::wire::{Fault, FaultCode};
 
@@ -93,6 +93,9 @@ impl Gateway for Local {
     fn prepare(&self) -> Result<Option<Capability>, Fault> {
         self.refuse_without_display()?;
         find::find(&self.settings)?;
+        if let Err(error) = litter::sweep(&self.settings.state_folder) {
+            tracing::error!(%error, "the folder of a dead browser could not be wiped");
+        }
         let folder = self.name_folder()?;
         Ok(Some(Capability::Local(Release::prepared(folder))))
     }

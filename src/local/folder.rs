@@ -12,6 +12,11 @@ use nix::fcntl::{Flock, FlockArg};
 /// to 60 of its own.
 const LONGEST: usize = 44;
 
+/// How a folder beside the state is called, and one in a place for all users.
+pub(super) const BESIDE: &str = "chromium-";
+pub(super) const SHARED: &str = "/tmp";
+pub(super) const SHARED_PREFIX: &str = "ghost-chromium-";
+
 /// What the user put into their home for every browser: linked, so that it holds here too.
 const LINKED: &[&str] = &[".pki", ".local/share/pki", ".fonts", ".local/share/fonts"];
 
@@ -23,13 +28,13 @@ pub(super) fn name(state_folder: &Path) -> io::Result<PathBuf> {
     let mut random = [0; 6];
     File::open("/dev/urandom")?.read_exact(&mut random)?;
     let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    let beside = state_folder.join(format!("chromium-{id}"));
+    let beside = state_folder.join(format!("{BESIDE}{id}"));
     // `/run` is memory, and small: no place for a browser's cache.
     let fits = beside.as_os_str().len() <= LONGEST && beside.to_str().is_some();
     if fits && !beside.starts_with("/run") {
         return Ok(beside);
     }
-    Ok(PathBuf::from(format!("/tmp/ghost-chromium-{id}")))
+    Ok(Path::new(SHARED).join(format!("{SHARED_PREFIX}{id}")))
 }
 
 /// Where the parts are.

@@ -13,6 +13,7 @@ mod find;
 mod folder;
 mod gone;
 mod launch;
+mod litter;
 mod log;
 mod processes;
 mod profile;
