@@ -39,11 +39,14 @@ pub const NAME: &str = "GHOST_BROWSER_NAME";
 /// The environment variable that names the only state folder that counts.
 pub const RUNTIME_DIR: &str = "GHOST_BROWSER_RUNTIME_DIR";
 
-/// What the environment of a Chromium of this machine is made from: the daemon itself starts with none.
-const FOR_LOCAL_CHROMIUM: [&str; 15] = [
+/// The caller's variables that a Chromium of this machine may need: the daemon itself starts with none. Which of them it is
+/// given is for `local` to say.
+const FOR_LOCAL_CHROMIUM: &[&str] = &[
     "PATH",
     "HOME",
+    "TZ",
     "LANG",
+    "LANGUAGE",
     "LC_ALL",
     "LC_COLLATE",
     "LC_CTYPE",
@@ -51,11 +54,29 @@ const FOR_LOCAL_CHROMIUM: [&str; 15] = [
     "LC_MONETARY",
     "LC_NUMERIC",
     "LC_TIME",
+    "LD_LIBRARY_PATH",
+    "FONTCONFIG_FILE",
+    "FONTCONFIG_PATH",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "CHROME_DEVEL_SANDBOX",
+    "NIX_LD",
+    "NIX_LD_LIBRARY_PATH",
     "DISPLAY",
     "WAYLAND_DISPLAY",
     "XAUTHORITY",
     "XDG_RUNTIME_DIR",
+    "XDG_SESSION_TYPE",
+    "XDG_CURRENT_DESKTOP",
     "DBUS_SESSION_BUS_ADDRESS",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
 ];
 
 /// What finds a session. Made from anything, since `status` and `stop` have to work beside a bad setting.
@@ -323,11 +344,15 @@ fn log_level(variables: &Variables) -> Result<LogLevel, Fault> {
 }
 
 fn environment(variables: &Variables) -> BTreeMap<String, String> {
-    let known = FOR_LOCAL_CHROMIUM.into_iter();
+    let known = FOR_LOCAL_CHROMIUM.iter();
     known
         .filter_map(|name| {
             let value = variables.raw(name)?.to_string_lossy().into_owned();
-            Some((name.to_owned(), value))
+            // A user name comes with a password, and Chromium's environment is there for others to read.
+            if name.to_ascii_lowercase().ends_with("_proxy") && value.contains('@') {
+                return None;
+            }
+            Some(((*name).to_owned(), value))
         })
         .collect()
 }

@@ -41,8 +41,8 @@ impl Sandbox {
             args: Vec::new(),
             headed: false,
             profile: None,
-            state_folder: root.path().to_owned(),
-            log: root.path().join("log"),
+            state_folder: root.path().into(),
+            log: root.path().join("log").into(),
             environment: Settings::keep_environment(std::env::vars_os()),
         });
         Self { root, note, local }

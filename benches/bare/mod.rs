@@ -38,8 +38,8 @@ impl Bare {
             args: Vec::new(),
             headed: false,
             profile: None,
-            state_folder: state.to_owned(),
-            log: state.join("bare.log"),
+            state_folder: state.into(),
+            log: state.join("bare.log").into(),
             environment: local::Settings::keep_environment(std::env::vars_os()),
         };
         let deadline = Instant::now() + Duration::from_secs(30);

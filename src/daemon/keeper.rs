@@ -23,6 +23,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use serde::{Deserialize, Serialize};
 
+use super::process;
 use crate::gateway::{Capability, ReleaseError};
 use crate::wire::{read_frame, write_frame};
 
@@ -198,23 +199,8 @@ fn withdraw() -> io::Result<UnixStream> {
         // SAFETY: ignoring installs no handler.
         unsafe { signal(meant_for_the_daemon, SigHandler::SigIgn) }?;
     }
-    #[cfg(target_os = "linux")]
-    nix::sys::prctl::set_dumpable(false)?;
-    close_inherited();
+    process::withdraw()?;
     Ok(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))
-}
-
-/// Closes all but the standard three: a copy of some caller's pipe would keep that caller waiting.
-fn close_inherited() {
-    #[cfg(target_os = "linux")]
-    // SAFETY: nothing in this process owns a descriptor yet.
-    let is_done = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) } == 0;
-    #[cfg(not(target_os = "linux"))]
-    let is_done = false;
-    if !is_done {
-        // SAFETY: as above.
-        (3..1024).for_each(|descriptor| unsafe { _ = libc::close(descriptor) });
-    }
 }
 
 /// Listens until the daemon says `released` (then nothing is owed) or is gone (then what it said last is).

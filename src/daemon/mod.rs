@@ -183,8 +183,8 @@ fn local_settings(launch: &Launch) -> local::Settings {
         args: chromium.args.clone(),
         headed: chromium.headed,
         profile: chromium.profile.as_ref().map(|profile| profile.as_os_str().to_owned()),
-        state_folder: launch.files.folder.to_path_buf(),
-        log: launch.files.folder.join(format!("{}.chromium.log", launch.session.key)),
+        state_folder: launch.files.folder.clone(),
+        log: launch.files.folder.join(format!("{}.chromium.log", launch.session.key)).into(),
         environment: launch.settings.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
     }
 }

@@ -1,4 +1,4 @@
-//! What a process does to itself before it learns a secret: own files only, no inherited descriptor, not readable by others.
+//! What daemon and keeper do to themselves before they learn a secret: own files only, no inherited descriptor, not readable by others.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -11,14 +11,19 @@ use nix::sys::stat::{Mode, umask};
 /// Signals that end a daemon in an orderly way.
 const ENDING: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 
-/// To be called first, while there is one thread.
+/// What a daemon does first, while there is one thread.
 pub(super) fn prepare() -> io::Result<()> {
     umask(Mode::from_bits_truncate(0o077));
-    close_inherited(3);
-    make_undumpable()?;
+    withdraw()?;
     std::env::set_current_dir("/")?;
     block_signals();
     Ok(())
+}
+
+/// Lets go of every descriptor but the standard three, and cannot be looked into from here on.
+pub(super) fn withdraw() -> io::Result<()> {
+    close_inherited(3);
+    make_undumpable()
 }
 
 /// Closes every descriptor from `first` on: what a caller left open is none of ours to hold.
@@ -41,10 +46,7 @@ fn close_inherited(first: RawFd) {
 /// From here on other processes of the same user are refused our memory, environment and descriptors.
 fn make_undumpable() -> io::Result<()> {
     #[cfg(target_os = "linux")]
-    // SAFETY: takes plain numbers.
-    if unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    nix::sys::prctl::set_dumpable(false)?;
     Ok(())
 }
 

@@ -152,8 +152,8 @@ mod tests {
                 args: Vec::new(),
                 headed: false,
                 profile: None,
-                state_folder: root.path().to_owned(),
-                log: root.path().join("log"),
+                state_folder: root.path().into(),
+                log: root.path().join("log").into(),
                 environment: vec![("PATH".into(), path)],
             };
             Self { root, settings }

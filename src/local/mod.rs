@@ -17,7 +17,6 @@ mod litter;
 mod log;
 mod processes;
 mod profile;
-mod raw_path;
 mod release;
 mod settings;
 

@@ -16,8 +16,8 @@ use super::gone::{Group, Remains};
 use super::launch::Launched;
 use super::log::Tail;
 use super::profile::Profile;
-use super::raw_path;
 use crate::gateway::ReleaseError;
+use crate::raw_path::RawPath;
 use crate::wire::{Fault, FaultCode};
 
 /// How long a browser that was asked to close is given before it is ended.
@@ -29,8 +29,7 @@ const TERM_GRACE: Duration = Duration::from_secs(1);
 /// One Chromium, running or about to be started, and its folder.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Release {
-    #[serde(with = "raw_path")]
-    folder: PathBuf,
+    folder: RawPath,
     /// `None` before the launch; if one happened all the same, the folder leads to it.
     group: Option<Group>,
     /// What only the daemon has: the log's end, and the lock of a kept profile.
@@ -47,13 +46,13 @@ struct Held {
 impl Release {
     /// Of a browser that will live in `folder`.
     pub(super) fn prepared(folder: PathBuf) -> Self {
-        Self { folder, group: None, held: None }
+        Self { folder: folder.into(), group: None, held: None }
     }
 
     /// Of the browser that was started there.
     pub(super) fn running(folder: PathBuf, launched: &Launched, profile: Option<Profile>) -> Self {
         let held = Held { tail: launched.tail.clone(), _profile: profile };
-        Self { folder, group: Some(launched.group.clone()), held: Some(Arc::new(held)) }
+        Self { folder: folder.into(), group: Some(launched.group.clone()), held: Some(Arc::new(held)) }
     }
 
     /// The folder that is wiped.

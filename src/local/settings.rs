@@ -1,11 +1,10 @@
 //! What the caller may choose about a local Chromium. Read from the environment elsewhere, once.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::raw_path;
+use crate::raw_path::RawPath;
 
 /// Variables that Chromium gets, if the caller has them: what finds programs, words, fonts, certificates and the network.
 const KEPT: &[&str] = &[
@@ -49,11 +48,9 @@ pub struct Settings {
     /// `GHOST_BROWSER_PROFILE`, absolute: a profile that is kept.
     pub profile: Option<OsString>,
     /// The state folder: exists, 0700, ours.
-    #[serde(with = "raw_path")]
-    pub state_folder: PathBuf,
+    pub state_folder: RawPath,
     /// Where Chromium's stderr goes; emptied at each launch.
-    #[serde(with = "raw_path")]
-    pub log: PathBuf,
+    pub log: RawPath,
     /// What [`Settings::keep_environment`] kept of the caller's environment.
     pub environment: Vec<(OsString, OsString)>,
 }
