@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::engine;
 use super::host::{Closed, Ended, Output, Script, check, run_without_browser};
 use crate::cancel::{Cancel, CancelReason};
 use crate::wire::{Fault, FaultCode, Stream};
@@ -43,6 +44,8 @@ fn script(source: &str) -> Script {
 }
 
 fn run(source: &str) -> (Ended, String) {
+    // As a host does: what all scripts share is no script's memory.
+    engine::warm_up();
     let paper = Arc::new(Paper::default());
     let ended = run_without_browser(script(source), MEMORY, Cancel::new(), paper.clone());
     let text = paper.text.lock().unwrap().clone();
