@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::mpsc::Sender;
 use std::thread;
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::sys::stat::{Mode, umask};
 
 /// Signals that end a daemon in an orderly way.
@@ -17,6 +17,13 @@ pub(super) fn prepare() -> io::Result<()> {
     withdraw()?;
     std::env::set_current_dir("/")?;
     block_signals();
+    refuse_instead_of_killing()
+}
+
+/// A file over the limit (`ulimit -f`) is then an error like a full disk, and not the daemon's death.
+fn refuse_instead_of_killing() -> io::Result<()> {
+    // SAFETY: ignoring installs no handler.
+    unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) }?;
     Ok(())
 }
 

@@ -99,7 +99,7 @@ fn hand_over(command: &mut Command, reads: OwnedFd, writes: OwnedFd) {
             nix::errno::Errno::result(unsafe { libc::dup2(ours.as_raw_fd(), its) })?;
         }
         close_on_exec_above(WRITES);
-        for ended_by in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        for ended_by in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGXFSZ] {
             // SAFETY: no handler of ours is installed, only the default one.
             unsafe { signal(ended_by, SigHandler::SigDfl) }?;
         }
