@@ -14,6 +14,9 @@ use crate::workspace::SessionFiles;
 /// How long a daemon may take to say `Hello`: it does so at once, unless it is stopped or the machine is overrun.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
+/// How long a daemon with nothing left to do may take to end.
+const END_LIMIT: Duration = Duration::from_secs(2);
+
 /// A daemon that answered `Hello`.
 pub struct Connection {
     stream: BufReader<UnixStream>,
@@ -109,13 +112,17 @@ impl Connection {
             Reply::Stopped(stopped) => Some(*stopped),
             _ => None,
         })?;
-        self.wait_for_end();
+        // One that still owes something stays.
+        if stopped.as_ref().is_none_or(|stopped| stopped.unconfirmed.is_empty()) {
+            self.wait_for_end();
+        }
         Ok(stopped)
     }
 
-    /// Reads until the daemon closes: only then has it taken its socket away.
+    /// Reads until the daemon closes: then it has taken its socket away. One that somebody else needs by now does not.
     fn wait_for_end(&mut self) {
-        while let Ok(Some(_)) = self.receive() {}
+        let until = Instant::now() + END_LIMIT;
+        while self.is_readable_before(until) && matches!(self.receive(), Ok(Some(_))) {}
     }
 
     fn ask<T>(&mut self, request: &Request, pick: impl Fn(Reply) -> Option<T>) -> Result<Option<T>, Fault> {

@@ -86,7 +86,7 @@ impl Door {
     pub fn run(&self, begin: &Start, make: &dyn Fn() -> Run, listener: &mut dyn Listener) -> Result<Outcome, Fault> {
         // A daemon that ends just as we come takes nothing, so a second try cannot run anything twice.
         for _ in 0..2 {
-            let mut connection = self.reach(begin)?;
+            let Some(mut connection) = self.reach(begin)? else { continue };
             if interrupt::is_raised() {
                 return Err(interrupted());
             }
@@ -98,25 +98,25 @@ impl Door {
             .hint("the script did not run; `ghost-browser status` tells what is left"))
     }
 
-    fn reach(&self, begin: &Start) -> Result<Connection, Fault> {
+    /// `None` when the daemon ended as soon as it was started: somebody's `stop` was quicker.
+    fn reach(&self, begin: &Start) -> Result<Option<Connection>, Fault> {
         if let Some(connection) = self.find_ours()? {
-            return Ok(connection);
+            return Ok(Some(connection));
         }
         (begin.check)()?;
         let folder = self.places.create()?;
         let files = self.session.files(&folder);
         let _lock = StartLock::take(&files.start)?;
         if let Some(connection) = self.find_ours()? {
-            return Ok(connection);
+            return Ok(Some(connection));
         }
         self.start(begin, files)
     }
 
-    fn start(&self, begin: &Start, files: SessionFiles) -> Result<Connection, Fault> {
+    fn start(&self, begin: &Start, files: SessionFiles) -> Result<Option<Connection>, Fault> {
         let launch = Launch { session: self.session.clone(), files, settings: begin.settings.clone() };
         start(begin.program, &launch)?;
-        Connection::open(&launch.files)?
-            .ok_or_else(|| Fault::new(FaultCode::NoBrowser, "the daemon ended as soon as it was started"))
+        Connection::open(&launch.files)
     }
 
     /// The daemon that lives, when it is of this build; another build's makes room when it holds no browser.

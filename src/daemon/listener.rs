@@ -10,18 +10,20 @@ use std::thread;
 use nix::sys::socket::{getsockopt, sockopt};
 
 use super::desk::VisitorId;
+use super::lock::Name;
 use super::visitor::{self, House};
 use crate::wire::{Fault, FaultCode};
 use crate::workspace::SessionFiles;
 
 /// Binds the socket. A stale one may be removed, because the caller holds the lock.
-pub(super) fn bind(files: &SessionFiles) -> Result<UnixListener, Fault> {
+pub(super) fn bind(files: &SessionFiles) -> Result<(UnixListener, Name), Fault> {
     let address = files.socket_address()?;
     let bound = match fs::remove_file(&files.socket) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => UnixListener::bind(address.path()),
     };
-    bound.map_err(|error| {
+    let named = bound.and_then(|listener| Ok((listener, Name::now(&files.socket)?)));
+    named.map_err(|error| {
         Fault::new(FaultCode::NoBrowser, format!("the daemon cannot bind its socket in {}", files.folder.display()))
             .caused_by(&error)
     })

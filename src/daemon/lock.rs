@@ -1,6 +1,6 @@
 //! Being the one daemon of a session: a kernel lock that ends with its process, whatever ends that.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use nix::fcntl::{Flock, FlockArg};
 
 /// A held lock. Its file is never removed while it is held: two daemons could then hold one each.
 pub(super) struct Lock {
-    file: Flock<File>,
-    path: PathBuf,
+    _file: Flock<File>,
+    name: Name,
 }
 
 impl Lock {
@@ -30,15 +30,38 @@ impl Lock {
             Err((file, Errno::EWOULDBLOCK)) => wait_for(file, patience)?,
             Err((_, error)) => return Err(error.into()),
         };
-        Ok(file.map(|file| Self { file, path: path.to_owned() }))
+        file.map(|file| Ok(Self { name: Name::of(path, &file.metadata()?), _file: file })).transpose()
     }
 
     /// Whether the path still leads to this file. Where it does not, the folder was swept away, and nobody can find us.
     pub(super) fn is_findable(&self) -> bool {
-        match (fs::symlink_metadata(&self.path), self.file.metadata()) {
-            (Ok(found), Ok(held)) => (found.dev(), found.ino()) == (held.dev(), held.ino()),
-            _ => false,
-        }
+        self.name.is_still_there()
+    }
+}
+
+/// A file by its name and by what the name led to.
+pub(super) struct Name {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl Name {
+    /// What `path` leads to now.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(super) fn now(path: &Path) -> io::Result<Self> {
+        Ok(Self::of(path, &fs::symlink_metadata(path)?))
+    }
+
+    fn of(path: &Path, data: &Metadata) -> Self {
+        Self { path: path.to_owned(), device: data.dev(), inode: data.ino() }
+    }
+
+    /// Whether the path still leads there.
+    pub(super) fn is_still_there(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode))
     }
 }
 

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use self::connector::Connector;
 use self::desk::{Desk, News};
-use self::lock::Lock;
+use self::lock::{Lock, Name};
 use self::supervisor::{Means, Supervisor};
 use self::visitor::{House, Visits};
 use crate::config::GatewayChoice;
@@ -80,6 +80,7 @@ struct Daemon {
     supervisor: Supervisor,
     visits: Visits,
     lock: Lock,
+    socket: Name,
     launch: Launch,
 }
 
@@ -90,7 +91,7 @@ impl Daemon {
         let redactor = Redactor::new();
         let proxies = proxies(&launch);
         let gateway = gateway(&launch, &proxies, &redactor)?;
-        let listener = listener::bind(&launch.files)?;
+        let (listener, socket) = listener::bind(&launch.files)?;
         let (desk, news) = Desk::open();
         process::tell_signals(desk.sender(), || News::Signal).map_err(|error| no_thread(&error))?;
         let host = Arc::new(Host::new(launch.session.root.to_path_buf()));
@@ -121,14 +122,15 @@ impl Daemon {
             workspace: launch.session.root.to_path_buf(),
             name: launch.session.name.clone(),
         };
-        Ok(Self { supervisor: Supervisor::new(means, news), visits, lock, launch })
+        Ok(Self { supervisor: Supervisor::new(means, news), visits, lock, socket, launch })
     }
 
     /// Serves until there is nothing left to hold, then takes the socket away before the lock is anybody else's.
     fn run(self) {
-        self.supervisor.run(&self.lock);
+        let is_findable = || self.lock.is_findable() && self.socket.is_still_there();
+        self.supervisor.run(is_findable);
         // A swept folder may have a newer daemon's socket by now.
-        if self.lock.is_findable() {
+        if is_findable() {
             let _ = fs::remove_file(&self.launch.files.socket);
         }
         self.visits.wait_for_last_words();

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::desk::{Answer, Desk, News, VisitorId};
-use crate::cancel::{Cancel, CancelReason};
+use crate::cancel::{Cancel, CancelReason, Registration};
 use crate::cdp::Connection;
 use crate::redact::Redactor;
 use crate::script::{self, Host, Script};
@@ -19,7 +19,7 @@ use crate::wire::{
     BUILD, Done, Fault, FaultCode, PROTOCOL, Phase, Reply, Request, Run, Stream, read_frame, write_frame,
 };
 
-/// How long a daemon that ends waits for its clients to read.
+/// How long a client may take to read what is left for it, when the daemon or its script ends.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// What every visit needs.
@@ -36,7 +36,7 @@ pub(super) struct House {
     pub(super) patience: Duration,
 }
 
-/// How many clients have not had their last word yet.
+/// How many requests have not been answered to their last word yet.
 #[derive(Clone, Default)]
 pub(super) struct Visits(Arc<(Mutex<usize>, Condvar)>);
 
@@ -49,7 +49,7 @@ impl Visits {
         Here(self.clone())
     }
 
-    /// Waits until every client has had its last word, but not for a client that does not read it.
+    /// Waits until every request has had its last word, but not for a client that does not read it.
     pub(super) fn wait_for_last_words(&self) {
         let count = self.count();
         let waited = self.0.1.wait_timeout_while(count, LAST_WORDS, |count| *count > 0);
@@ -70,7 +70,6 @@ impl Drop for Here {
 
 /// Serves one client until it or its request is done.
 pub(super) fn receive(stream: UnixStream, id: VisitorId, house: &Arc<House>) {
-    let _here = house.visits.enter();
     // A client that hangs up needs no answer.
     let _ = Visit { reader: stream, id, house }.serve();
 }
@@ -84,36 +83,37 @@ struct Visit<'a> {
 impl Visit<'_> {
     fn serve(&mut self) -> io::Result<()> {
         while let Some(request) = read_frame(&mut self.reader)? {
+            let here = self.house.visits.enter();
             match request {
-                Request::Hello { .. } => {
-                    let (protocol, build) = (PROTOCOL, BUILD.to_owned());
-                    self.answer(&Reply::Hello { protocol, build, pid: std::process::id() })?;
-                }
-                Request::Status => match self.house.desk.status() {
-                    Some(status) => self.answer(&Reply::Status(Box::new(status)))?,
-                    None => return Ok(()),
-                },
-                Request::Stop => match self.house.desk.stop() {
-                    Some(stopped) => self.answer(&Reply::Stopped(Box::new(stopped)))?,
-                    None => return Ok(()),
-                },
-                Request::Run(run) => self.run(*run)?,
+                Request::Run(run) => self.run(*run, here)?,
                 // Nothing runs on this connection, so nothing is left to end.
                 Request::Cancel => {}
-                Request::Unknown => self.answer(&Reply::Refused(unknown_request()))?,
+                other => match self.reply(&other) {
+                    Some(reply) => write_frame(&mut self.reader, &reply)?,
+                    None => return Ok(()),
+                },
             }
         }
         Ok(())
     }
 
-    fn answer(&mut self, reply: &Reply) -> io::Result<()> {
-        write_frame(&mut self.reader, reply)
+    /// The answer to what is no script; `None` when there is nobody left to give one.
+    fn reply(&self, request: &Request) -> Option<Reply> {
+        let desk = &self.house.desk;
+        match request {
+            Request::Hello { .. } => {
+                Some(Reply::Hello { protocol: PROTOCOL, build: BUILD.to_owned(), pid: std::process::id() })
+            }
+            Request::Status => desk.status().map(|status| Reply::Status(Box::new(status))),
+            Request::Stop => desk.stop().map(|stopped| Reply::Stopped(Box::new(stopped))),
+            Request::Run(_) | Request::Cancel | Request::Unknown => Some(Reply::Refused(unknown_request())),
+        }
     }
 
     /// Has the script run on another thread, and listens to the client meanwhile.
-    fn run(&mut self, run: Run) -> io::Result<()> {
+    fn run(&mut self, run: Run, here: Here) -> io::Result<()> {
         if run.credential != self.house.credential {
-            return self.answer(&Reply::Refused(other_credential()));
+            return write_frame(&mut self.reader, &Reply::Refused(other_credential()));
         }
         let cancel = Cancel::new();
         let errand = Errand {
@@ -122,8 +122,6 @@ impl Visit<'_> {
             id: self.id,
             house: self.house.clone(),
         };
-        errand.writer.send(&Reply::Accepted)?;
-        let here = self.house.visits.enter();
         let work = move || {
             errand.carry_out(run);
             drop(here);
@@ -147,7 +145,7 @@ impl Visit<'_> {
     }
 }
 
-/// One script, from its acceptance to its last word.
+/// One script, from its arrival to its last word.
 struct Errand {
     writer: Arc<Writer>,
     cancel: Cancel,
@@ -155,10 +153,22 @@ struct Errand {
     house: Arc<House>,
 }
 
+/// Why a script did not begin.
+enum NotBegun {
+    /// The daemon ends and took nothing: the client may go to the next one.
+    NotTaken,
+    /// There is no browser for it.
+    Done(Done),
+}
+
 impl Errand {
     fn carry_out(self, run: Run) {
+        let _cut_off = self.writer.cut_off_after(&self.cancel);
         let stop = run.stop;
-        let done = self.done(run);
+        let done = match self.done(run) {
+            Ok(done) | Err(NotBegun::Done(done)) => done,
+            Err(NotBegun::NotTaken) => return self.writer.hang_up(),
+        };
         // Asked before the client has its last word: afterwards every client leaves.
         let given_up = matches!(self.cancel.reason(), Some(CancelReason::ClientGone | CancelReason::Interrupted));
         // The client may be gone: what is to be stopped is stopped all the same.
@@ -170,68 +180,70 @@ impl Errand {
         self.writer.hang_up();
     }
 
-    fn done(&self, run: Run) -> Done {
+    fn done(&self, run: Run) -> Result<Done, NotBegun> {
         let deadline = run.timeout_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
         // A script that cannot run is not worth a browser. With one at hand, compiling it to run it tells as much.
         if !self.house.desk.has_browser()
             && let Err(fault) = script::check(&run.source, &run.origin)
         {
-            return Done { fault: Some(fault), ..Done::default() };
+            return Ok(Done { fault: Some(fault), ..Done::default() });
         }
-        let answers = self.house.desk.want(self.id, &self.cancel);
-        let (connection, mut warnings) = match self.browser(&answers, deadline) {
-            Ok(browser) => browser,
-            Err(done) => return done,
-        };
+        let (connection, mut warnings) = self.browser(deadline)?;
         if run.settings != self.house.settings {
             warnings.push(OTHER_SETTINGS.to_owned());
         }
         let ended = self.house.host.run(script(run, deadline), &connection, self.cancel.clone(), self.writer.clone());
         warnings.extend(ended.warnings);
-        Done { value: ended.value, fault: ended.fault, warnings }
+        Ok(Done { value: ended.value, fault: ended.fault, warnings })
     }
 
-    /// Waits for the browser, and tells the client what for.
-    fn browser(
-        &self,
-        answers: &Receiver<Answer>,
-        deadline: Option<Instant>,
-    ) -> Result<(Connection, Vec<String>), Done> {
+    /// Waits for the browser, and tells the client what for. The script is accepted with the first answer: a daemon that
+    /// ends without one has not taken it.
+    fn browser(&self, deadline: Option<Instant>) -> Result<(Connection, Vec<String>), NotBegun> {
+        let answers = self.house.desk.want(self.id, &self.cancel);
+        let mut answer = self.next(&answers, deadline)?;
+        // A client that is gone is noticed by whoever listens to it.
+        self.tell(&Reply::Accepted);
         let mut has_waited = false;
         loop {
-            let answer = match deadline {
-                Some(deadline) => answers.recv_timeout(deadline.saturating_duration_since(Instant::now())),
-                None => answers.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            };
             match answer {
-                Ok(Answer::Progress(phase)) => {
-                    has_waited = true;
-                    self.tell(phase);
-                }
-                Ok(Answer::Ready { connection, warnings }) => {
+                Answer::Progress(phase) => self.tell(&Reply::Progress { phase, elapsed_ms: 0 }),
+                Answer::Ready { connection, warnings } => {
                     if has_waited {
-                        self.tell(Phase::Running);
+                        self.tell(&Reply::Progress { phase: Phase::Running, elapsed_ms: 0 });
                     }
                     return Ok((connection, warnings));
                 }
-                Ok(Answer::Refused { fault, warnings }) => {
-                    return Err(Done { fault: Some(fault), warnings, value: None });
-                }
-                Err(RecvTimeoutError::Timeout) => {
-                    self.house.desk.tell(News::Gone(self.id));
-                    return Err(Done { fault: Some(no_time()), ..Done::default() });
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    let fault = Fault::new(FaultCode::Cancelled, "cancelled while waiting for a browser");
-                    return Err(Done { fault: Some(fault), ..Done::default() });
+                Answer::Refused { fault, warnings } => {
+                    return Err(NotBegun::Done(Done { fault: Some(fault), warnings, value: None }));
                 }
             }
+            has_waited = true;
+            answer = self.next(&answers, deadline)?;
         }
     }
 
-    fn tell(&self, phase: Phase) {
-        // A client that is gone is noticed by whoever listens to it.
-        let _ = self.writer.send(&Reply::Progress { phase, elapsed_ms: 0 });
+    fn next(&self, answers: &Receiver<Answer>, deadline: Option<Instant>) -> Result<Answer, NotBegun> {
+        let answer = match deadline {
+            Some(deadline) => answers.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+            None => answers.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        answer.map_err(|error| match error {
+            RecvTimeoutError::Timeout => {
+                self.house.desk.tell(News::Gone(self.id));
+                NotBegun::Done(Done { fault: Some(no_time()), ..Done::default() })
+            }
+            RecvTimeoutError::Disconnected if self.cancel.is_cancelled() => {
+                let fault = Fault::new(FaultCode::Cancelled, "cancelled while waiting for a browser");
+                NotBegun::Done(Done { fault: Some(fault), ..Done::default() })
+            }
+            RecvTimeoutError::Disconnected => NotBegun::NotTaken,
+        })
+    }
+
+    fn tell(&self, reply: &Reply) {
+        // As above: the reader's thread sees the end.
+        let _ = self.writer.send(reply);
     }
 
     /// What leaves the process is searched for secrets; errors also for what looks like one.
@@ -276,26 +288,41 @@ fn script(run: Run, deadline: Option<Instant>) -> Script {
 
 /// The client's side of the socket. Blocks while the client is slow, but not for ever.
 struct Writer {
-    stream: Mutex<UnixStream>,
+    stream: UnixStream,
+    turn: Mutex<()>,
     redactor: Redactor,
 }
 
 impl Writer {
     fn new(stream: UnixStream, house: &House) -> io::Result<Self> {
         stream.set_write_timeout(Some(house.patience))?;
-        Ok(Self { stream: Mutex::new(stream), redactor: house.redactor.clone() })
+        Ok(Self { stream, turn: Mutex::default(), redactor: house.redactor.clone() })
     }
 
     fn send(&self, reply: &Reply) -> io::Result<()> {
-        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        write_frame(&mut *stream, reply)
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        write_frame(&mut &self.stream, reply)
     }
 
-    /// Ends the connection, and with it the thread that listens to the client.
+    /// Ends the connection, and with it the thread that listens to the client and a write that the client does not read.
     fn hang_up(&self) {
-        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         // The client may have hung up first.
-        let _ = stream.shutdown(std::net::Shutdown::Both);
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+
+    /// Once `cancel` is raised the client has a moment to read its last words: nobody who wants the script's end waits for
+    /// a client that does not read.
+    fn cut_off_after(self: &Arc<Self>, cancel: &Cancel) -> Registration {
+        let writer = Arc::downgrade(self);
+        cancel.on_cancel(move || {
+            let writer = writer.clone();
+            let cut_off = move || {
+                thread::sleep(LAST_WORDS);
+                writer.upgrade().iter().for_each(|writer| writer.hang_up());
+            };
+            // Without a thread the client's patience is what ends the wait.
+            let _ = thread::Builder::new().name("cut-off".to_owned()).stack_size(64 << 10).spawn(cut_off);
+        })
     }
 }
 

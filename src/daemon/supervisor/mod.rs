@@ -20,7 +20,6 @@ use self::holding::Holding;
 use self::stops::Stops;
 use super::connector::Connector;
 use super::desk::{Desk, LeaseId, News};
-use super::lock::Lock;
 use crate::cdp::{CloseReason, Connection};
 use crate::gateway::{Allocation, Gateway};
 use crate::lease::{self, Action, Event, Lease, NotePlace};
@@ -28,7 +27,7 @@ use crate::redact::Redactor;
 use crate::script::Host;
 use crate::wire::{Fault, FaultCode, Phase};
 
-/// How often the lock's file is looked for: a swept folder is rare and costs a browser.
+/// How often lock and socket are looked for: a swept folder is rare and costs a browser.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// How long a daemon that nobody has asked anything waits for its starter.
@@ -90,8 +89,8 @@ impl Supervisor {
         }
     }
 
-    /// Runs until there is neither a browser nor a debt nor anybody who wants one.
-    pub(super) fn run(mut self, lock: &Lock) {
+    /// Runs until there is neither a browser nor a debt nor anybody who wants one, or until nobody could find us any more.
+    pub(super) fn run(mut self, is_findable: impl Fn() -> bool) {
         let mut look_at = Instant::now() + LOOK_EVERY;
         while !self.is_over() {
             let due = self.next_due().map_or(look_at, |due| due.min(look_at));
@@ -105,7 +104,7 @@ impl Supervisor {
             self.means.desk.set_has_browser(self.is_connected());
             if Instant::now() >= look_at {
                 look_at = Instant::now() + LOOK_EVERY;
-                if !lock.is_findable() {
+                if !is_findable() {
                     tracing::error!("the state folder was swept away: releasing and ending");
                     self.leave();
                 }
@@ -142,7 +141,6 @@ impl Supervisor {
                 }
             }
             News::Status(answer) => {
-                self.has_served = true;
                 // Whoever asked may have gone.
                 let _ = answer.send(self.status());
             }
@@ -161,8 +159,11 @@ impl Supervisor {
 
     /// Gives the browser to whoever waits, or sees to it that there will be one.
     fn serve(&mut self) {
-        if self.callers.is_nobody_waiting() || !self.stops.is_empty() || self.is_leaving {
+        if self.callers.is_nobody_waiting() || self.is_leaving {
             return;
+        }
+        if !self.stops.is_empty() {
+            return self.callers.tell_progress(Phase::Releasing);
         }
         match self.current {
             Some(id) => match self.leases[&id].connection() {

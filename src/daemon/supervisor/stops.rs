@@ -27,7 +27,7 @@ impl Stops {
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
-        self.0.as_ref().map(|stop| if stop.awaited.is_empty() { Instant::now() } else { stop.until })
+        self.0.as_ref().map(|stop| stop.until)
     }
 
     /// Takes in what became of a lease.
@@ -67,9 +67,10 @@ impl Supervisor {
 
     /// Answers a stop whose releases have all come to something, or have taken too long.
     pub(super) fn finish_stops(&mut self, now: Instant) {
-        let is_done = |stop: &Stop| stop.awaited.is_empty() || now >= stop.until;
         // Scripts end by their cancel within moments, and have the last word to their clients first.
-        if !self.stops.0.as_ref().is_some_and(is_done) || self.callers.running() > 0 {
+        let has_scripts = self.callers.running() > 0;
+        let is_done = |stop: &Stop| stop.awaited.is_empty() && !has_scripts || now >= stop.until;
+        if !self.stops.0.as_ref().is_some_and(is_done) {
             return;
         }
         let Some(mut stop) = self.stops.0.take() else { return };
