@@ -4,8 +4,9 @@ use super::args::StatusOptions;
 use super::call::Call;
 use super::exit::Exit;
 use super::{output, render};
-use crate::client::Door;
-use crate::client::notes::{self, LeftBehind, Whose};
+use crate::client::notes::{self, LeftBehind, Noted, Whose};
+use crate::client::{Door, Live};
+use crate::places::Places;
 use crate::wire::{BUILD, Fault, Status, StatusState};
 
 /// Exits 0 whatever the state, since the state is the answer; only output that cannot be written is a failure.
@@ -21,22 +22,37 @@ pub(super) fn status(call: &Call, options: &StatusOptions) -> Exit {
 
 fn gather(call: &Call, options: &StatusOptions) -> Result<Vec<Status>, Fault> {
     if options.all {
-        let places = call.places();
-        let live = Door::all(&places).into_iter().map(|live| live.status);
-        return Ok(live.collect());
+        return Ok(all(&call.places()));
     }
     let door = call.door()?;
     warn_of_refused(&door);
     let left = notes::look(&door.places, &Whose::Session(&door.session.key));
     let status = match door.status()? {
-        Some(mut status) => {
-            // What an earlier daemon left is the next one's to tell of.
-            status.debts.extend(left.unknown.iter().map(Fault::to_string));
-            status
+        Some(status) => with_debts(status, &left),
+        None => {
+            let (gateway, workspace) = (call.gateway_name(), door.session.root.display().to_string());
+            absent(Noted { gateway, workspace, name: door.session.name.clone(), left })
         }
-        None => absent(call, &door, &left),
     };
     Ok(vec![status])
+}
+
+/// Every session that has a daemon or owes something.
+fn all(places: &Places) -> Vec<Status> {
+    let mut noted = notes::by_session(places);
+    let mut found = Vec::new();
+    for Live { files, status } in Door::all(places) {
+        let left = files.key().and_then(|key| noted.remove(&key)).map(|noted| noted.left);
+        found.push(with_debts(status, &left.unwrap_or_default()));
+    }
+    found.extend(noted.into_values().map(absent));
+    found
+}
+
+/// What an earlier daemon left is the next one's to tell of.
+fn with_debts(mut status: Status, left: &LeftBehind) -> Status {
+    status.debts.extend(left.unknown.iter().map(Fault::to_string));
+    status
 }
 
 fn warn_of_refused(door: &Door) {
@@ -46,7 +62,7 @@ fn warn_of_refused(door: &Door) {
 }
 
 /// The state of a session without a daemon.
-fn absent(call: &Call, door: &Door, left: &LeftBehind) -> Status {
+fn absent(Noted { gateway, workspace, name, left }: Noted) -> Status {
     let state = if left.held > 0 {
         StatusState::ReleaseFailed
     } else if left.unknown.is_empty() {
@@ -56,7 +72,7 @@ fn absent(call: &Call, door: &Door, left: &LeftBehind) -> Status {
     };
     Status {
         state,
-        gateway: call.gateway_name(),
+        gateway,
         pid: None,
         keeper_pid: None,
         since_s: 0.0,
@@ -65,8 +81,8 @@ fn absent(call: &Call, door: &Door, left: &LeftBehind) -> Status {
         calls: 0,
         events_buffered: 0,
         events_dropped: 0,
-        workspace: door.session.root.display().to_string(),
-        name: door.session.name.clone(),
+        workspace,
+        name,
         version: BUILD.to_owned(),
         debts: left.unknown.iter().map(Fault::to_string).collect(),
     }

@@ -6,7 +6,7 @@ use super::exit::Exit;
 use super::status::first_line;
 use super::{output, render};
 use crate::client::notes::{self, Whose};
-use crate::client::{Connection, Door, Live};
+use crate::client::{Connection, Door, Live, stale};
 use crate::wire::{Fault, Status, Stopped};
 
 pub(super) fn stop(call: &Call, options: &StopOptions) -> Exit {
@@ -33,6 +33,7 @@ fn stop_one(call: &Call) -> Result<Exit, Fault> {
     }
     // No daemon, or one that ended under our hands: what it left behind tells the rest.
     let settled = notes::settle(&door.places, &whose);
+    stale::clear(&door.places, Some(&door.session.key));
     if settled == Stopped::default() {
         refuse_blindness(&door)?;
         name_others(&door);
@@ -109,6 +110,7 @@ fn stop_all(call: &Call) -> Result<Exit, Fault> {
         }
     }
     let settled = notes::settle(&places, &Whose::AllBut(&owing));
+    stale::clear(&places, None);
     settled.unconfirmed.iter().for_each(render::error);
     if released + settled.released == 0 && exit == Exit::OK && settled.unconfirmed.is_empty() {
         output::write(sentence(0) + "\n")?;

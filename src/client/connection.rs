@@ -14,8 +14,8 @@ use crate::workspace::SessionFiles;
 /// How long a daemon may take to say `Hello`: it does so at once, unless it is stopped or the machine is overrun.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
-/// How long a daemon with nothing left to do may take to end.
-const END_LIMIT: Duration = Duration::from_secs(2);
+/// How long a daemon with nothing left to do may take to end: its clients read their last words.
+const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// A daemon that answered `Hello`.
 pub struct Connection {
@@ -112,14 +112,11 @@ impl Connection {
             Reply::Stopped(stopped) => Some(*stopped),
             _ => None,
         })?;
-        // One that still owes something stays.
-        if stopped.as_ref().is_none_or(|stopped| stopped.unconfirmed.is_empty()) {
-            self.wait_for_end();
-        }
+        self.wait_for_end();
         Ok(stopped)
     }
 
-    /// Reads until the daemon closes: then it has taken its socket away. One that somebody else needs by now does not.
+    /// Reads until the daemon closes: then it has taken its socket away, or goes on for somebody else.
     fn wait_for_end(&mut self) {
         let until = Instant::now() + END_LIMIT;
         while self.is_readable_before(until) && matches!(self.receive(), Ok(Some(_))) {}

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::connection::{Connection, Peer};
 use super::interrupt;
+use super::notes::{self, Whose};
 use super::run::{Listener, Outcome, Sent, run};
 use super::start::{Program, StartLock, start};
 use crate::config::Settings;
@@ -90,12 +91,21 @@ impl Door {
             if interrupt::is_raised() {
                 return Err(interrupted());
             }
-            if let Sent::Ended(outcome) = run(&mut connection, make(), listener)? {
-                return Ok(outcome);
+            let request = make();
+            let stop = request.stop;
+            if let Sent::Ended(outcome) = run(&mut connection, request, listener)? {
+                return Ok(if stop { self.stopped(outcome) } else { outcome });
             }
         }
         Err(Fault::new(FaultCode::NoBrowser, "the daemon ended twice before it took the script")
             .hint("the script did not run; `ghost-browser status` tells what is left"))
+    }
+
+    /// A daemon that somebody else ended first tells nothing of our stop: what it left behind does.
+    fn stopped(&self, mut outcome: Outcome) -> Outcome {
+        let whose = Whose::Session(&self.session.key);
+        outcome.stopped = outcome.stopped.or_else(|| Some(notes::settle(&self.places, &whose)));
+        outcome
     }
 
     /// `None` when the daemon ended as soon as it was started: somebody's `stop` was quicker.

@@ -5,13 +5,14 @@
 //! again. A script that the daemon accepted is never sent a second time.
 //!
 //! `connection` is one socket, `start` the starting, `run` one script, `interrupt` Ctrl-C, `notes` what dead
-//! daemons left behind. Read `door` first.
+//! daemons owe, `stale` what else they left. Read `door` first.
 
 mod connection;
 mod door;
 pub mod interrupt;
 pub mod notes;
 mod run;
+pub mod stale;
 mod start;
 
 pub use connection::{Connection, Peer};

@@ -1,5 +1,6 @@
 //! What killed daemons left behind: notes of browsers that a keeper is paying for, and of those that nobody can.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -28,10 +29,46 @@ pub struct LeftBehind {
     pub unknown: Vec<Fault>,
 }
 
+impl LeftBehind {
+    fn of(notes: Vec<FoundNote>) -> Self {
+        let (held, free): (Vec<_>, Vec<_>) = notes.into_iter().partition(FoundNote::is_locked);
+        Self { held: held.len() as u32, unknown: free.iter().map(unknown).collect() }
+    }
+}
+
+/// One session's notes, and what they say of it.
+#[derive(Debug)]
+pub struct Noted {
+    /// The gateway's host, or `local`.
+    pub gateway: String,
+    /// The workspace root as text.
+    pub workspace: String,
+    /// Its name.
+    pub name: String,
+    /// What is owed.
+    pub left: LeftBehind,
+}
+
 /// Looks at notes. Changes nothing.
 pub fn look(places: &Places, whose: &Whose<'_>) -> LeftBehind {
-    let (held, free): (Vec<_>, Vec<_>) = notes(places, whose).into_iter().partition(FoundNote::is_locked);
-    LeftBehind { held: held.len() as u32, unknown: free.iter().map(unknown).collect() }
+    LeftBehind::of(notes(places, whose))
+}
+
+/// Looks at everyone's notes, by the session's key. Changes nothing.
+pub fn by_session(places: &Places) -> BTreeMap<String, Noted> {
+    let mut sessions = BTreeMap::<String, Vec<FoundNote>>::new();
+    for note in notes(places, &Whose::AllBut(&[])) {
+        sessions.entry(note.key().to_owned()).or_default().push(note);
+    }
+    sessions.into_iter().map(|(key, notes)| (key, Noted::of(notes))).collect()
+}
+
+impl Noted {
+    fn of(notes: Vec<FoundNote>) -> Self {
+        let told = |what: fn(&FoundNote) -> &str| notes.first().map(what).unwrap_or_default().to_owned();
+        let (gateway, workspace, name) = (told(gateway), told(FoundNote::workspace), told(FoundNote::name));
+        Self { gateway, workspace, name, left: LeftBehind::of(notes) }
+    }
 }
 
 /// Waits for the keepers that are paying, then tells what came of it and clears the notes that nobody holds.

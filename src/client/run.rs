@@ -30,7 +30,7 @@ pub trait Listener {
 pub struct Outcome {
     /// The script's end.
     pub done: Done,
-    /// What `--stop` came to.
+    /// What `--stop` came to; `None` without it, and where the daemon ended before it told.
     pub stopped: Option<Stopped>,
 }
 
@@ -137,8 +137,7 @@ impl<'l> Hearing<'l> {
         if let Some(error) = &self.unwritable {
             done.fault = Some(unwritable(error));
         }
-        let stopped = self.stop.then(|| self.stopped.unwrap_or_else(unconfirmed));
-        Sent::Ended(Outcome { done, stopped })
+        Sent::Ended(Outcome { done, stopped: self.stopped })
     }
 }
 
@@ -150,10 +149,4 @@ fn unknown_outcome() -> Fault {
 /// The fault of a standard output that takes no more.
 pub fn unwritable(error: &io::Error) -> Fault {
     Fault::new(FaultCode::Output, "cannot write to standard output").caused_by(error)
-}
-
-fn unconfirmed() -> Stopped {
-    let fault = Fault::new(FaultCode::ReleaseUnconfirmed, "the daemon ended before it confirmed the release")
-        .hint("it may still be running and billed; `ghost-browser stop` tells what is left");
-    Stopped { released: 0, unconfirmed: vec![fault] }
 }

@@ -32,7 +32,7 @@ pub(super) enum News {
     /// A client asks for the state.
     Status(Sender<Status>),
     /// A client wants everything released.
-    Stop(Sender<Stopped>),
+    Stop(Sender<StopAnswer>),
     /// A lease's driver has something to tell.
     Lease(LeaseId, lease::Event),
     /// The connection to a browser stands, or could not be made.
@@ -45,6 +45,13 @@ pub(super) enum News {
     KeeperDied(LeaseId),
     /// The operating system wants the daemon to end.
     Signal,
+}
+
+/// What whoever stops is told.
+pub(super) struct StopAnswer {
+    pub(super) stopped: Stopped,
+    /// Whether the daemon ends now: nothing is owed, and nobody else came meanwhile.
+    pub(super) ends: bool,
 }
 
 /// What a caller that wants the browser is told.
@@ -106,7 +113,7 @@ impl Desk {
     }
 
     /// Has everything released and waits for what it comes to; `None` when the supervisor has ended.
-    pub(super) fn stop(&self) -> Option<Stopped> {
+    pub(super) fn stop(&self) -> Option<StopAnswer> {
         let (answer, answers) = mpsc::channel();
         self.tell(News::Stop(answer));
         answers.recv().ok()

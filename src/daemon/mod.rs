@@ -111,6 +111,8 @@ impl Daemon {
                 folder: launch.files.folder.to_path_buf(),
                 key: launch.session.key.as_str().to_owned(),
                 gateway: gateway.name().to_owned(),
+                workspace: launch.session.root.display().to_string(),
+                name: launch.session.name.clone(),
             },
             gateway,
             connector: Connector { proxies, within: launch.settings.ws_timeout },

@@ -86,34 +86,35 @@ impl Visit<'_> {
             let here = self.house.visits.enter();
             match request {
                 Request::Run(run) => self.run(*run, here)?,
-                // Nothing runs on this connection, so nothing is left to end.
-                Request::Cancel => {}
-                other => match self.reply(&other) {
-                    Some(reply) => write_frame(&mut self.reader, &reply)?,
+                Request::Stop => {
+                    let Some(answer) = self.house.desk.stop() else { return Ok(()) };
+                    self.answer(&Reply::Stopped(Box::new(answer.stopped)))?;
+                    // Whoever stops waits for our end: the process's where that comes, else this connection's.
+                    if !answer.ends {
+                        return Ok(());
+                    }
+                }
+                Request::Status => match self.house.desk.status() {
+                    Some(status) => self.answer(&Reply::Status(Box::new(status)))?,
                     None => return Ok(()),
                 },
+                Request::Hello { .. } => self.answer(&hello())?,
+                // Nothing runs on this connection, so nothing is left to end.
+                Request::Cancel => {}
+                Request::Unknown => self.answer(&Reply::Refused(unknown_request()))?,
             }
         }
         Ok(())
     }
 
-    /// The answer to what is no script; `None` when there is nobody left to give one.
-    fn reply(&self, request: &Request) -> Option<Reply> {
-        let desk = &self.house.desk;
-        match request {
-            Request::Hello { .. } => {
-                Some(Reply::Hello { protocol: PROTOCOL, build: BUILD.to_owned(), pid: std::process::id() })
-            }
-            Request::Status => desk.status().map(|status| Reply::Status(Box::new(status))),
-            Request::Stop => desk.stop().map(|stopped| Reply::Stopped(Box::new(stopped))),
-            Request::Run(_) | Request::Cancel | Request::Unknown => Some(Reply::Refused(unknown_request())),
-        }
+    fn answer(&mut self, reply: &Reply) -> io::Result<()> {
+        write_frame(&mut self.reader, reply)
     }
 
     /// Has the script run on another thread, and listens to the client meanwhile.
     fn run(&mut self, run: Run, here: Here) -> io::Result<()> {
         if run.credential != self.house.credential {
-            return write_frame(&mut self.reader, &Reply::Refused(other_credential()));
+            return self.answer(&Reply::Refused(other_credential()));
         }
         let cancel = Cancel::new();
         let errand = Errand {
@@ -174,8 +175,8 @@ impl Errand {
         // The client may be gone: what is to be stopped is stopped all the same.
         let _ = self.writer.send(&Reply::Done(Box::new(self.redacted(done))));
         self.house.desk.tell(News::Finished { visitor: self.id, given_up });
-        if stop && let Some(stopped) = self.house.desk.stop() {
-            let _ = self.writer.send(&Reply::Stopped(Box::new(stopped)));
+        if stop && let Some(answer) = self.house.desk.stop() {
+            let _ = self.writer.send(&Reply::Stopped(Box::new(answer.stopped)));
         }
         self.writer.hang_up();
     }
@@ -335,6 +336,10 @@ impl script::Output for Writer {
 
 const OTHER_SETTINGS: &str = "this session's daemon was started with other settings and keeps them; \
     `ghost-browser stop` makes the next call start one with yours";
+
+fn hello() -> Reply {
+    Reply::Hello { protocol: PROTOCOL, build: BUILD.to_owned(), pid: std::process::id() }
+}
 
 fn unknown_request() -> Fault {
     Fault::new(FaultCode::Usage, format!("a request that build {BUILD} does not know"))

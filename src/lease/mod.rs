@@ -16,4 +16,4 @@ mod tests;
 
 pub use driver::{Driver, Entrust, Sink};
 pub use note::{FoundNote, Note, NotePlace, Settled, find, find_all};
-pub use state::{Action, Event, Lease, News};
+pub use state::{Action, Event, Lease, News, join};

@@ -1,6 +1,6 @@
 //! The mark that a debt leaves in the state folder, for whoever comes after a crash.
 //!
-//! A note says when and which gateway, nothing secret. It is there before the request leaves and is removed only when nothing is
+//! A note says when, which gateway and whose, nothing secret. It is there before the request leaves and is removed only when nothing is
 //! owed any more. Daemon and keeper hold one lock on it, through one open file: while either lives, the debt is being paid.
 
 use std::ffi::OsStr;
@@ -30,13 +30,20 @@ pub struct NotePlace {
     pub key: String,
     /// The gateway's host, or `local`.
     pub gateway: String,
+    /// The workspace root, as text for the eye.
+    pub workspace: String,
+    /// The session's name.
+    pub name: String,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Text {
     /// Seconds since 1970.
     when: u64,
     gateway: String,
+    workspace: String,
+    name: String,
 }
 
 /// One's own note. Dropping it leaves the file: only [`Note::paid`] removes it.
@@ -175,6 +182,16 @@ impl FoundNote {
         &self.text.gateway
     }
 
+    /// The workspace root as text; empty when it cannot be read.
+    pub fn workspace(&self) -> &str {
+        &self.text.workspace
+    }
+
+    /// The session's name; empty when it cannot be read.
+    pub fn name(&self) -> &str {
+        &self.text.name
+    }
+
     /// When the browser was asked for.
     pub fn when(&self) -> SystemTime {
         UNIX_EPOCH + std::time::Duration::from_secs(self.text.when)
@@ -227,7 +244,8 @@ fn open(path: PathBuf) -> io::Result<Option<FoundNote>> {
 fn write_draft(path: &Path, place: &NotePlace) -> io::Result<File> {
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
     lock(&file, libc::LOCK_EX | libc::LOCK_NB)?;
-    let text = Text { when: since_1970().as_secs(), gateway: place.gateway.clone() };
+    let NotePlace { gateway, workspace, name, .. } = place.clone();
+    let text = Text { when: since_1970().as_secs(), gateway, workspace, name };
     file.write_all(&serde_json::to_vec(&text)?)?;
     Ok(file)
 }
@@ -266,7 +284,13 @@ mod tests {
     use super::*;
 
     fn place(folder: &tempfile::TempDir) -> NotePlace {
-        NotePlace { folder: folder.path().to_owned(), key: "abc".into(), gateway: "gate.example".into() }
+        NotePlace {
+            folder: folder.path().to_owned(),
+            key: "abc".into(),
+            gateway: "gate.example".into(),
+            workspace: "/w".into(),
+            name: "n".into(),
+        }
     }
 
     fn only(place: &NotePlace) -> FoundNote {

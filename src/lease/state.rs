@@ -310,7 +310,7 @@ fn pause_after(attempts: u32) -> Duration {
 }
 
 /// The fault of a release, told as the reason why a failed allocation is worse than that.
-fn join(cause: Option<Fault>, release: Fault) -> Fault {
+pub fn join(cause: Option<Fault>, release: Fault) -> Fault {
     match cause {
         Some(cause) => Fault { message: cause.message, ..release.clone() }.with("caused_by", vec![release.message]),
         None => release,

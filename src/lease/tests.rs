@@ -32,7 +32,13 @@ impl Bench {
     fn with_keeper(gateway: impl Gateway + 'static, entrust: Entrust) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (sender, events) = mpsc::channel();
-        let place = NotePlace { folder: folder.path().to_owned(), key: "key".into(), gateway: gateway.name().into() };
+        let place = NotePlace {
+            folder: folder.path().to_owned(),
+            key: "key".into(),
+            gateway: gateway.name().into(),
+            workspace: "/w".into(),
+            name: "n".into(),
+        };
         let sink = Arc::new(move |event| sender.send(event).unwrap());
         Self { driver: Driver::new(Arc::new(gateway), place, entrust, sink), folder, events, lease: Lease::Vacant }
     }
@@ -297,7 +303,13 @@ fn a_caller_that_stops_waiting_owes_only_what_has_left() {
 #[test]
 fn a_copy_of_the_note_keeps_it_locked_for_the_keeper() {
     let folder = tempfile::tempdir().unwrap();
-    let place = NotePlace { folder: folder.path().to_owned(), key: "k".into(), gateway: "g".into() };
+    let place = NotePlace {
+        folder: folder.path().to_owned(),
+        key: "k".into(),
+        gateway: "g".into(),
+        workspace: "/w".into(),
+        name: "n".into(),
+    };
     let note = Note::create(&place).unwrap();
 
     let copy = note.share().unwrap();

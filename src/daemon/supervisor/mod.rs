@@ -119,7 +119,14 @@ impl Supervisor {
             true => self.leases.values().all(|holding| holding.is_at_rest()),
             false => self.leases.is_empty(),
         };
-        settled && (self.is_leaving || idle && (self.has_served || self.born.elapsed() >= GRACE))
+        settled
+            && (self.is_leaving
+                || idle && self.has_nothing_to_say() && (self.has_served || self.born.elapsed() >= GRACE))
+    }
+
+    /// A browser that was lost between two calls is told to the second one, if that comes before the idle limit.
+    fn has_nothing_to_say(&self) -> bool {
+        self.warnings.is_empty() || self.since.elapsed() >= self.means.idle
     }
 
     fn take(&mut self, news: News) {
@@ -162,7 +169,7 @@ impl Supervisor {
         if self.callers.is_nobody_waiting() || self.is_leaving {
             return;
         }
-        if !self.stops.is_empty() {
+        if !self.stops.is_empty() || !self.clearing.is_empty() {
             return self.callers.tell_progress(Phase::Releasing);
         }
         match self.current {
@@ -179,9 +186,6 @@ impl Supervisor {
 
     /// Releases that are under way are awaited, and failed ones tried once more, before the next browser is asked for.
     fn prepare_to_ask(&mut self) {
-        if !self.clearing.is_empty() {
-            return self.callers.tell_progress(Phase::Releasing);
-        }
         let unpaid: Vec<_> =
             self.leases.iter().filter(|(_, holding)| holding.is_releasing()).map(|(id, _)| *id).collect();
         if unpaid.is_empty() {
@@ -280,8 +284,16 @@ impl Supervisor {
                 self.callers.refuse(&fault, &mut self.warnings);
             }
         }
-        self.clearing.remove(&id);
-        if self.current.is_none() && self.clearing.is_empty() {
+        self.clear(id);
+    }
+
+    /// A release that was awaited has come to something: with the last one the next browser is asked for, paid or not.
+    fn clear(&mut self, id: LeaseId) {
+        let was_awaited = self.clearing.remove(&id);
+        let is_wanted = !self.callers.is_nobody_waiting() && self.stops.is_empty() && !self.is_leaving;
+        if was_awaited && self.clearing.is_empty() && self.current.is_none() && is_wanted {
+            self.ask();
+        } else {
             self.serve();
         }
     }
@@ -382,7 +394,9 @@ impl Supervisor {
     fn next_due(&self) -> Option<Instant> {
         let leases = self.leases.values().filter_map(Holding::due);
         let grace = (!self.has_served).then(|| self.born + GRACE);
-        leases.chain(self.idle_until()).chain(self.stops.due()).chain(grace).min()
+        let is_waiting_to_say = self.leases.is_empty() && self.callers.is_empty() && !self.warnings.is_empty();
+        let silence = is_waiting_to_say.then(|| self.since + self.means.idle);
+        leases.chain(self.idle_until()).chain(self.stops.due()).chain(grace).chain(silence).min()
     }
 
     /// Ends in an orderly way: what can be released is; the rest is the keepers'.
@@ -402,9 +416,7 @@ fn refusal(news: lease::News, cause: Option<Fault>) -> Option<Fault> {
         (lease::News::Released, cause) => cause,
         (lease::News::Unpaid(fault) | lease::News::Owed(fault), None) => Some(fault),
         // The connection failed, and then the release: the release is what costs.
-        (lease::News::Unpaid(fault) | lease::News::Owed(fault), Some(cause)) => {
-            Some(fault.with("after", cause.message))
-        }
+        (lease::News::Unpaid(fault) | lease::News::Owed(fault), Some(cause)) => Some(lease::join(Some(cause), fault)),
     }
 }
 

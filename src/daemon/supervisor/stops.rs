@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use super::Supervisor;
-use crate::daemon::desk::LeaseId;
+use crate::daemon::desk::{LeaseId, StopAnswer};
 use crate::lease::{Event, Lease, News};
 use crate::wire::{Fault, FaultCode, Stopped};
 
@@ -14,7 +14,7 @@ use crate::wire::{Fault, FaultCode, Stopped};
 pub(super) struct Stops(Option<Stop>);
 
 struct Stop {
-    answers: Vec<Sender<Stopped>>,
+    answers: Vec<Sender<StopAnswer>>,
     awaited: BTreeSet<LeaseId>,
     outcome: Stopped,
     /// When what is still awaited counts as unconfirmed.
@@ -47,7 +47,7 @@ impl Stops {
 
 impl Supervisor {
     /// Ends every script and releases every browser; `answer` is told what it came to.
-    pub(super) fn stop(&mut self, answer: Option<Sender<Stopped>>) {
+    pub(super) fn stop(&mut self, answer: Option<Sender<StopAnswer>>) {
         if let Some(stop) = &mut self.stops.0 {
             stop.answers.extend(answer);
             return;
@@ -61,6 +61,8 @@ impl Supervisor {
         self.callers.end_all(&Fault::new(FaultCode::Cancelled, "ended by `ghost-browser stop`"));
         self.current = None;
         self.since = Instant::now();
+        // Whoever stops knows that the next call begins anew.
+        self.warnings.clear();
         let all: Vec<_> = self.leases.keys().copied().collect();
         all.into_iter().for_each(|id| self.step(id, Event::Stop));
     }
@@ -74,11 +76,12 @@ impl Supervisor {
             return;
         }
         let Some(mut stop) = self.stops.0.take() else { return };
+        let ends = self.leases.is_empty() && self.callers.is_empty();
         let left = stop.awaited.iter().filter_map(|id| self.leases.get(id));
         stop.outcome.unconfirmed.extend(left.map(|holding| unanswered(holding.lease())));
         for answer in stop.answers {
             // Whoever asked may have gone.
-            let _ = answer.send(stop.outcome.clone());
+            let _ = answer.send(StopAnswer { stopped: stop.outcome.clone(), ends });
         }
         self.serve();
     }

@@ -1,0 +1,53 @@
+//! A paid browser is never lost: the life of a browser and of its debt, whatever goes wrong, as the gateway's ledger saw it.
+//!
+//! One file per kind: `races`, `start`, `cancel`, `idle`, `death`, `callers`, `release`, `debts`, `stop`. Where the fault concerns
+//! processes and files, the same is shown on a real Chromium.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod callers;
+mod cancel;
+mod death;
+mod debts;
+mod idle;
+mod races;
+mod release;
+mod start;
+mod stop;
+
+use nix::sys::signal::Signal;
+
+use support::{CloseReply, FakeGateway, Process, Sandbox, Seen};
+
+/// A script that says that it runs, and goes on until it is ended.
+const ENDLESS: &str = "print(\"runs\"); sleep(600)";
+
+/// Waits for the first request for a WebSocket.
+fn wait_for_handshake(gateway: &FakeGateway) {
+    gateway.wait_until("a WebSocket handshake", |seen| {
+        seen.iter().any(|seen| matches!(seen, Seen::Request { path, .. } if path.contains("/devtools/")))
+    });
+}
+
+/// From now on only a DELETE can prove a release.
+fn closes_prove_nothing(gateway: &FakeGateway) {
+    gateway.cdp().answers_close_with(CloseReply::Drop);
+}
+
+/// The lines of stderr that warn.
+fn warnings(said: &support::Said) -> Vec<&str> {
+    said.stderr.lines().filter(|line| line.starts_with("warning: ")).collect()
+}
+
+/// Kills a process as nothing can be done about.
+fn kill(process: &Process) {
+    process.signal(Signal::SIGKILL);
+}
+
+/// Daemon and keeper of a session that has both.
+fn daemon_and_keeper(sandbox: &Sandbox) -> (Process, Process) {
+    let daemon = sandbox.daemon().expect("a daemon");
+    let keeper = sandbox.keeper().expect("a keeper");
+    (daemon, keeper)
+}
