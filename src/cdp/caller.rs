@@ -86,7 +86,7 @@ impl Caller {
         Ok(answer)
     }
 
-    /// The page that `call` closes, where the watch will tell when it is gone.
+    /// The page that `call` closes, where events will tell when it is gone.
     fn closed_by(&self, call: &Call<'_>) -> Option<TargetId> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -98,7 +98,7 @@ impl Caller {
             "Page.close" => self.shared.pages().page_of(call.session?)?.clone(),
             _ => return None,
         };
-        self.shared.pages().is_watched(&target).then_some(target)
+        self.shared.pages().has_sessions(&target).then_some(target)
     }
 
     /// A page answers first and goes a moment later: what a script calls next must find it gone.
@@ -106,7 +106,7 @@ impl Caller {
         let until = deadline.min(Instant::now() + GONE_WITHIN);
         // Nothing depends on how it ends: a page that stays is in the browser's list.
         let _ = self.shared.wait(&self.inbox.parker, &self.cancel, || {
-            let waits = self.shared.pages().is_watched(target) && Instant::now() < until;
+            let waits = self.shared.pages().has_sessions(target) && Instant::now() < until;
             if waits { Look::Until(until) } else { Look::Ready(()) }
         });
     }

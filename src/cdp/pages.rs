@@ -176,7 +176,8 @@ impl Pages {
                 Some(detached) => self.detached(detached.session_id.as_str().into()),
                 None => Vec::new(),
             },
-            ("Inspector.detached", Some(session)) => self.detached(session.clone()),
+            // The session's last word; it ends a moment later, with the event above.
+            ("Inspector.detached", Some(session)) => vec![Effect::Detach(session.clone())],
             ("Inspector.targetCrashed", Some(session)) => self.crashed(session),
             ("Inspector.targetReloadedAfterCrash", Some(session)) => {
                 self.with_target(session, |target| target.crashed = false);
@@ -291,9 +292,9 @@ impl Pages {
         self.accepted.take()
     }
 
-    /// Whether the watch knows this page: then it also learns of its end.
-    pub(super) fn is_watched(&self, target: &TargetId) -> bool {
-        self.targets.contains_key(target)
+    /// Whether any session is on this page: each learns of its end by itself.
+    pub(super) fn has_sessions(&self, target: &TargetId) -> bool {
+        self.sessions.values().any(|known| known.target == *target)
     }
 
     /// Whether a session has not ended as far as we know.
