@@ -20,6 +20,9 @@ use crate::ids::{CallId, SessionId, TargetId};
 /// How long a call may be unanswered while a dialog is open on its page.
 const BEHIND_DIALOG: Duration = Duration::from_millis(300);
 
+/// How long a page that was told to close may take to be gone before the script goes on.
+const GONE_WITHIN: Duration = Duration::from_secs(1);
+
 /// Which page to work on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageChoice {
@@ -76,7 +79,36 @@ impl Caller {
     /// [`CallError`]: the browser's refusal, or why no reply came and whether the command was handed over.
     pub fn call(&self, call: &Call<'_>, deadline: Instant) -> Result<Answer, CallError> {
         self.shared.count_call();
-        self.command(call, deadline)
+        let answer = self.command(call, deadline)?;
+        if let Some(target) = self.closed_by(call) {
+            self.see_off(&target, deadline);
+        }
+        Ok(answer)
+    }
+
+    /// The page that `call` closes, where events will tell when it is gone.
+    fn closed_by(&self, call: &Call<'_>) -> Option<TargetId> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Named {
+            target_id: String,
+        }
+        let target = match call.method {
+            "Target.closeTarget" => serde_json::from_str::<Named>(call.params).ok()?.target_id.as_str().into(),
+            "Page.close" => self.shared.pages().page_of(call.session?)?.clone(),
+            _ => return None,
+        };
+        self.shared.pages().has_sessions(&target).then_some(target)
+    }
+
+    /// A page answers first and goes a moment later: what a script calls next must find it gone.
+    fn see_off(&self, target: &TargetId, deadline: Instant) {
+        let until = deadline.min(Instant::now() + GONE_WITHIN);
+        // Nothing depends on how it ends: a page that stays is in the browser's list.
+        let _ = self.shared.wait(&self.inbox.parker, &self.cancel, || {
+            let waits = self.shared.pages().has_sessions(target) && Instant::now() < until;
+            if waits { Look::Until(until) } else { Look::Ready(()) }
+        });
     }
 
     /// Sends all commands before it waits for any reply; the outcomes are in the order of `calls`.
@@ -97,7 +129,7 @@ impl Caller {
     /// [`CallError::Closed`], when it could not be handed over.
     pub fn post(&self, call: &Call<'_>) -> Result<(), CallError> {
         self.shared.count_call();
-        self.shared.send(call, CallerKind::Nobody).map(drop)
+        self.shared.post(call)
     }
 
     /// Like [`Caller::call`], for what no script asked for: it is not counted.
@@ -175,11 +207,6 @@ impl Caller {
         }
     }
 
-    /// A cursor behind all events that are here.
-    pub fn cursor(&self) -> Cursor {
-        self.shared.events().end()
-    }
-
     /// The events that `cursor` has not seen, oldest first: all, or those of one method.
     pub fn drain(&self, cursor: &mut Cursor, method: Option<&str>) -> Vec<Arc<CdpEvent>> {
         self.shared.events().drain(cursor, method)
@@ -228,10 +255,24 @@ impl Caller {
                 None => self.create(deadline)?,
             },
         };
-        if self.shared.pages().is_hung(&target, Instant::now()) {
-            return Err(CallError::PageUnresponsive { what: format!("page {target}") });
-        }
+        self.refuse_hung(&target)?;
         self.attach_to(target, deadline)
+    }
+
+    /// Whether a page's session has not ended as far as is known.
+    ///
+    /// # Errors
+    /// [`CallError::PageUnresponsive`], as [`Caller::attach`].
+    pub fn is_attached(&self, page: &Page) -> Result<bool, CallError> {
+        self.refuse_hung(&page.target)?;
+        Ok(self.shared.pages().is_attached(&page.session))
+    }
+
+    fn refuse_hung(&self, target: &TargetId) -> Result<(), CallError> {
+        match self.shared.pages().is_hung(target, Instant::now()) {
+            true => Err(CallError::PageUnresponsive { what: format!("page {target}") }),
+            false => Ok(()),
+        }
     }
 
     fn attach_to(&self, target: TargetId, deadline: Instant) -> Result<Page, CallError> {
@@ -292,6 +333,11 @@ impl Caller {
     /// The dialog that is open on a page.
     pub fn dialog(&self, target: &TargetId) -> Option<Dialog> {
         self.shared.pages().dialog(target).cloned()
+    }
+
+    /// The dialog that is open on the page behind a session.
+    pub fn dialog_on(&self, session: &SessionId) -> Option<Dialog> {
+        self.shared.pages().dialog_on(session).cloned()
     }
 
     /// What was accepted for pages since the last look, one sentence each.

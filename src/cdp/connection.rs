@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::events::{CdpEvent, Events};
-use super::frame::{self, Call, Message};
+use super::frame::{self, Call, Message, UNAWAITED};
 use super::kick::Kick;
 use super::lead::{Lead, Parker};
 use super::link::Link;
@@ -23,16 +23,25 @@ use super::sentinel::Sentinel;
 use super::transport::{Incoming, Transport};
 use super::{CallError, Caller, CloseReason};
 use crate::cancel::Cancel;
-use crate::ids::{CallId, SessionId};
+use crate::ids::CallId;
 
-/// How often a peer is pinged.
-const PING_EVERY: Duration = Duration::from_secs(20);
+/// When a quiet connection is pinged, and when it counts as lost.
+#[derive(Debug, Clone, Copy)]
+pub struct KeepAlive {
+    /// How often the peer is pinged: what sits between may close a stream that is quiet for a minute.
+    pub ping_every: Duration,
+    /// How long a connection may be silent, with nobody waiting for a reply, before the browser is asked something.
+    pub silence: Duration,
+    /// How long a browser that was asked may stay silent before it counts as lost.
+    pub last_word: Duration,
+}
 
-/// How long a connection may be silent, with nothing pending, before the browser is asked something.
-const SILENCE: Duration = Duration::from_secs(60);
-
-/// How long a browser that was asked may stay silent before it counts as lost.
-const LAST_WORD: Duration = Duration::from_secs(30);
+impl Default for KeepAlive {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { ping_every: seconds(20), silence: seconds(60), last_word: seconds(30) }
+    }
+}
 
 /// A connection. Clones are the same one; when the last is dropped the stream ends.
 #[derive(Clone)]
@@ -88,6 +97,7 @@ pub(super) struct Shared {
     next_id: AtomicU64,
     calls: AtomicU64,
     odd: AtomicU64,
+    keep_alive: KeepAlive,
     born: Instant,
     /// When the last byte arrived, in milliseconds since `born`.
     heard_ms: AtomicU64,
@@ -110,6 +120,7 @@ impl Connection {
     /// The operating system's, when it has no descriptors or threads left.
     pub fn open(
         transport: Box<dyn Transport>,
+        keep_alive: KeepAlive,
         on_close: impl FnOnce(CloseReason) + Send + 'static,
     ) -> io::Result<Self> {
         let reader = transport.reader();
@@ -125,6 +136,7 @@ impl Connection {
             next_id: AtomicU64::new(1),
             calls: AtomicU64::new(0),
             odd: AtomicU64::new(0),
+            keep_alive,
             born: Instant::now(),
             heard_ms: AtomicU64::new(0),
             on_close: Mutex::new(Some(Box::new(on_close))),
@@ -189,12 +201,24 @@ impl Connection {
 }
 
 impl Shared {
+    /// Sends `call` once, for nobody: its reply is let go.
+    pub(super) fn post(&self, call: &Call<'_>) -> Result<(), CallError> {
+        match self.closed() {
+            Some(reason) => Err(unwritten(call, reason)),
+            None => self.write(UNAWAITED, call),
+        }
+    }
+
     /// Sends `call` once. Its outcome goes to `caller`.
     pub(super) fn send(&self, call: &Call<'_>, caller: CallerKind) -> Result<CallId, CallError> {
         let id = CallId(self.next_id.fetch_add(1, Ordering::Relaxed));
-        let unwritten = |reason| CallError::Closed { method: call.method.to_owned(), written: false, reason };
         let entry = Entry { caller, session: call.session.cloned(), written: false };
-        self.pending().register(id, entry).map_err(unwritten)?;
+        let registered = self.pending().register(id, entry);
+        registered.map_err(|reason| unwritten(call, reason))?;
+        self.write(id, call).map(|()| id)
+    }
+
+    fn write(&self, id: CallId, call: &Call<'_>) -> Result<(), CallError> {
         let (sent, busy) = {
             let mut link = self.link();
             let sent = link.send(id, call.frame(id), |id| self.pending().mark_written(id));
@@ -203,13 +227,13 @@ impl Shared {
         if let Err(reason) = sent {
             self.pending().forget(id);
             self.end(&reason);
-            return Err(unwritten(reason));
+            return Err(unwritten(call, reason));
         }
         if busy {
             // Whoever leads polls for room to write from now on.
             self.kick.kick();
         }
-        Ok(id)
+        Ok(())
     }
 
     pub(super) fn count_call(&self) {
@@ -260,21 +284,22 @@ impl Shared {
 
     /// As leader: waits for the socket, until then or until kicked, and deals out what it brings.
     fn read(&self, until: Instant) {
-        if !self.more.swap(false, Ordering::AcqRel) && !self.poll(until) {
-            return;
+        if !self.more.swap(false, Ordering::AcqRel) {
+            if !self.poll(until) {
+                return;
+            }
+            // Any byte is a sign of life: one frame may take minutes.
+            self.heard();
         }
         let batch = self.link().receive();
         self.more.store(batch.more, Ordering::Release);
-        if !batch.frames.is_empty() {
-            self.heard_ms.store(self.born.elapsed().as_millis() as u64, Ordering::Relaxed);
-        }
         for incoming in batch.frames {
             match incoming {
                 Incoming::Text(text) => match frame::read(text) {
                     Some(message) => self.deal(message),
-                    None => self.count_odd(),
+                    None => self.count_odd("text that is no CDP message"),
                 },
-                Incoming::Odd => self.count_odd(),
+                Incoming::Odd => self.count_odd("a frame that is no text"),
                 Incoming::Life => {}
             }
         }
@@ -328,8 +353,9 @@ impl Shared {
                 let caller = self.pending().reply(id, reply);
                 match caller {
                     Some(CallerKind::Watch(target)) => self.pages().enabled(&target),
-                    Some(CallerKind::Thread(_) | CallerKind::Nobody) => {}
-                    None => self.count_odd(),
+                    Some(CallerKind::Thread(_)) => {}
+                    None if id == UNAWAITED => {}
+                    None => self.count_odd("a reply that nobody waits for"),
                 }
             }
             Message::Event { method, session, params } => self.deal_event(CdpEvent::new(method, session, params)),
@@ -358,17 +384,22 @@ impl Shared {
 
     fn carry_out(&self, effect: Effect) {
         match effect {
-            Effect::Post { session, method, params } => self.post(method, params, &session, CallerKind::Nobody),
-            Effect::Enable { session, target } => self.post("Page.enable", "{}", &session, CallerKind::Watch(target)),
-            Effect::Detach(session) => self.pending().fail_sessions(&[session], || Outcome::Detached),
+            // A connection that ended meanwhile has no page to look after: here and below.
+            Effect::Post { session, method, params } => {
+                let _ = self.post(&Call { method, params, session: Some(&session) });
+            }
+            Effect::Enable { session, target } => {
+                let enable = Call { method: "Page.enable", params: "{}", session: Some(&session) };
+                let _ = self.send(&enable, CallerKind::Watch(target));
+            }
+            Effect::Detach(session) => {
+                self.pending().fail_sessions(&[session], || Outcome::Detached);
+                // Some of them may wait for just this end.
+                self.lead.wake_followers();
+            }
             Effect::Crash(sessions) => self.pending().fail_sessions(&sessions, || Outcome::Crashed),
             Effect::Look(sessions) => self.pending().wake_sessions(&sessions),
         }
-    }
-
-    fn post(&self, method: &str, params: &str, session: &SessionId, caller: CallerKind) {
-        // A connection that ended meanwhile has no page to look after.
-        let _ = self.send(&Call { method, params, session: Some(session) }, caller);
     }
 
     /// Ends the connection, once: every pending call fails, later ones are refused.
@@ -388,7 +419,7 @@ impl Shared {
 
     /// The sentinel thread: reads when nobody else does, and keeps the stream alive.
     fn keep_watch(&self) {
-        let mut next_ping = self.born + PING_EVERY;
+        let mut next_ping = self.born + self.keep_alive.ping_every;
         let mut asked = None;
         while self.closed().is_none() {
             let due = next_ping.saturating_duration_since(Instant::now());
@@ -398,31 +429,38 @@ impl Shared {
                 self.leave();
             }
             if Instant::now() >= next_ping {
-                next_ping = Instant::now() + PING_EVERY;
-                self.keep_alive(&mut asked);
+                next_ping = Instant::now() + self.keep_alive.ping_every;
+                self.look_for_life(&mut asked);
             }
         }
     }
 
-    /// Pings; asks a browser that is silent with nothing pending; gives one up that was asked and stays silent.
-    fn keep_alive(&self, asked: &mut Option<Instant>) {
+    /// Pings; asks a browser that is silent; gives one up that was asked and stays silent.
+    fn look_for_life(&self, asked: &mut Option<Instant>) {
         let now = Instant::now();
         let silent = self.silent_for();
+        let KeepAlive { silence, last_word, .. } = self.keep_alive;
         match *asked {
-            _ if silent < SILENCE => *asked = None,
-            None if self.pending().len() == 0 => {
+            _ if silent < silence => *asked = None,
+            // Whoever waits has a deadline, and until then the browser may take its time.
+            _ if self.pending().is_anyone_waiting() => {}
+            None => {
                 *asked = Some(now);
-                // Any byte is an answer: the reply itself is let go.
-                let _ = self.send(&Call::browser("Browser.getVersion", "{}"), CallerKind::Nobody);
+                // Any byte is an answer; a connection that has ended meanwhile needs none.
+                let _ = self.post(&Call::browser("Browser.getVersion", "{}"));
             }
-            Some(since) if now.duration_since(since) >= LAST_WORD => return self.end(&CloseReason::Silent(silent)),
-            _ => {}
+            Some(since) if now.duration_since(since) >= last_word => return self.end(&CloseReason::Silent(silent)),
+            Some(_) => {}
         }
         let pinged = self.link().ping();
         if let Err(reason) = pinged {
             self.end(&reason);
         }
         self.kick.kick();
+    }
+
+    fn heard(&self) {
+        self.heard_ms.store(self.born.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
     fn silent_for(&self) -> Duration {
@@ -438,7 +476,8 @@ impl Shared {
         self.kick.kick();
     }
 
-    fn count_odd(&self) {
+    fn count_odd(&self, what: &str) {
+        tracing::debug!(what, "dropped");
         self.odd.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -458,3 +497,10 @@ impl Shared {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+fn unwritten(call: &Call<'_>, reason: CloseReason) -> CallError {
+    CallError::Closed { method: call.method.to_owned(), written: false, reason }
+}
+
+#[cfg(test)]
+mod tests;

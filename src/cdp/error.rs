@@ -101,7 +101,7 @@ pub enum CallError {
         reason: CloseReason,
     },
     /// The page went away, or to another renderer, while the call was pending.
-    #[error("{method}: the page was closed or detached before it answered; the outcome is unknown")]
+    #[error("{method}: the page navigated, or was closed, before it answered; the outcome is unknown")]
     Detached {
         /// The command.
         method: String,
@@ -130,7 +130,7 @@ pub enum CallError {
         what: String,
     },
     /// A dialog blocks the page.
-    #[error("{method}: a {kind} dialog blocks the page: {message:?}")]
+    #[error("{method}: the page is blocked by an open dialog: {kind} {message:?}")]
     DialogOpen {
         /// The command.
         method: String,
@@ -165,9 +165,8 @@ impl CallError {
     /// What to type next.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            Self::SessionGone { .. } | Self::TargetGone(_) => {
-                "`ensure_page(\"new\")` opens a page, `tabs()` lists those that are open"
-            }
+            Self::SessionGone { .. } => "`ensure_page(target_id)` attaches anew to a page that is in `tabs()`",
+            Self::TargetGone(_) => "`ensure_page(\"new\")` opens a page, `tabs()` lists those that are open",
             Self::NoReply { .. } => "look before repeating it; `#{timeout_ms: …}` as fourth argument waits longer",
             Self::Detached { .. } => "look at `tabs()` before repeating it",
             Self::Closed { .. } | Self::NotWritten { .. } => "the next call gets a new browser",

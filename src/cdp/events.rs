@@ -45,9 +45,24 @@ impl CdpEvent {
 pub struct Cursor {
     next: u64,
     by_method: HashMap<String, u64>,
+    /// Events that were dropped before it came to them.
+    missed: u64,
+    /// The event up to which they were counted.
+    counted: u64,
 }
 
 impl Cursor {
+    /// Takes the number of events that were dropped before this cursor came to them.
+    pub fn take_missed(&mut self) -> u64 {
+        std::mem::take(&mut self.missed)
+    }
+
+    fn count_missed(&mut self, first: u64) {
+        let from = self.next.max(self.counted);
+        self.missed += first.saturating_sub(from);
+        self.counted = from.max(first);
+    }
+
     fn start_of(&self, method: &str) -> u64 {
         self.by_method.get(method).copied().unwrap_or(0).max(self.next)
     }
@@ -142,13 +157,9 @@ impl Events {
         }
     }
 
-    /// A cursor behind everything that is here.
-    pub(super) fn end(&self) -> Cursor {
-        Cursor { next: self.first + self.ring.len() as u64, by_method: HashMap::new() }
-    }
-
     /// The events that `cursor` has not seen, oldest first, all or those of one method; moves it past them.
     pub(super) fn drain(&self, cursor: &mut Cursor, method: Option<&str>) -> Vec<Arc<CdpEvent>> {
+        cursor.count_missed(self.first);
         let end = self.first + self.ring.len() as u64;
         let from = cursor.next.saturating_sub(self.first) as usize;
         let numbered = (self.first.max(cursor.next)..end).zip(self.ring.iter().skip(from));
@@ -162,7 +173,10 @@ impl Events {
             Some(method) => {
                 cursor.by_method.insert(method.to_owned(), end);
             }
-            None => *cursor = self.end(),
+            None => {
+                cursor.next = end;
+                cursor.by_method.clear();
+            }
         }
         fresh
     }
@@ -198,7 +212,7 @@ mod tests {
     #[test]
     fn each_cursor_sees_every_event_once_and_in_order() {
         let mut events = Events::default();
-        let (mut one, mut other) = (events.end(), events.end());
+        let (mut one, mut other) = (Cursor::default(), Cursor::default());
         events.push(event("A.a", "1"));
         events.push(event("B.b", "2"));
         events.push(event("A.a", "3"));
@@ -212,14 +226,16 @@ mod tests {
     #[test]
     fn a_flood_stays_within_the_budget_and_is_counted() {
         let mut events = Events::default();
-        let mut cursor = events.end();
+        let mut cursor = Cursor::default();
         for _ in 0..100_000 {
             events.push(event("A.a", &"x".repeat(200)));
         }
 
         assert!(events.bytes <= RING_BYTES);
         assert_eq!(events.buffered() + events.dropped(), 100_000);
+        assert_eq!(events.drain(&mut cursor, Some("B.b")).len(), 0);
         assert_eq!(events.drain(&mut cursor, None).len() as u64, events.buffered());
+        assert_eq!((cursor.take_missed(), cursor.take_missed()), (events.dropped(), 0));
     }
 
     #[test]

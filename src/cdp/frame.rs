@@ -11,6 +11,9 @@ use tungstenite::Utf8Bytes;
 use super::error::Refusal;
 use crate::ids::{CallId, SessionId};
 
+/// The id of every command whose reply nobody waits for: a browser that never answers leaves nothing behind.
+pub(super) const UNAWAITED: CallId = CallId(0);
+
 /// One command.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {

@@ -24,7 +24,7 @@ mod transport;
 mod websocket;
 
 pub use caller::{Caller, PageChoice, PageInfo};
-pub use connection::{Closing, Connection, Statistics};
+pub use connection::{Closing, Connection, KeepAlive, Statistics};
 pub use error::{CallError, CloseReason, DialError};
 pub use events::{CdpEvent, Cursor, Subscription};
 pub use frame::{Answer, Call};

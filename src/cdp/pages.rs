@@ -20,6 +20,12 @@ use crate::ids::{SessionId, TargetId};
 /// Alerts that a page may have accepted for it in one second; the next one stays open.
 const ALERTS_PER_SECOND: u32 = 20;
 
+/// Accepted dialogs that are told one by one between two looks; the rest is counted.
+const ACCEPTED_TOLD: usize = 20;
+
+/// How much of a dialog's text is told.
+const TEXT_TOLD: usize = 200;
+
 /// How long a page may leave the watch's `Page.enable` unanswered before it counts as hung.
 const ENABLE_WITHIN: Duration = Duration::from_secs(3);
 
@@ -62,8 +68,34 @@ pub(super) struct Pages {
     watch: Option<SessionId>,
     sessions: HashMap<SessionId, Attachment>,
     targets: HashMap<TargetId, Target>,
-    /// Dialogs that were accepted for a page, one sentence each, since the last look.
-    accepted: Vec<String>,
+    accepted: Accepted,
+}
+
+/// Dialogs that were accepted for pages since the last look.
+#[derive(Default)]
+struct Accepted {
+    told: Vec<String>,
+    untold: usize,
+}
+
+impl Accepted {
+    fn add(&mut self, kind: &str, message: &str) {
+        if self.told.len() >= ACCEPTED_TOLD {
+            self.untold += 1;
+            return;
+        }
+        let cut = message.char_indices().nth(TEXT_TOLD).map_or(message, |(end, _)| &message[..end]);
+        let rest = if cut.len() < message.len() { " …" } else { "" };
+        self.told.push(format!("accepted a dialog of the page: {kind} {cut:?}{rest}"));
+    }
+
+    fn take(&mut self) -> Vec<String> {
+        let Self { mut told, untold } = std::mem::take(self);
+        if untold > 0 {
+            told.push(format!("accepted {untold} more dialogs of pages"));
+        }
+        told
+    }
 }
 
 struct Attachment {
@@ -144,7 +176,8 @@ impl Pages {
                 Some(detached) => self.detached(detached.session_id.as_str().into()),
                 None => Vec::new(),
             },
-            ("Inspector.detached", Some(session)) => self.detached(session.clone()),
+            // The session's last word; it ends a moment later, with the event above.
+            ("Inspector.detached", Some(session)) => vec![Effect::Detach(session.clone())],
             ("Inspector.targetCrashed", Some(session)) => self.crashed(session),
             ("Inspector.targetReloadedAfterCrash", Some(session)) => {
                 self.with_target(session, |target| target.crashed = false);
@@ -202,7 +235,7 @@ impl Pages {
         let accept = matches!(kind.as_str(), "alert" | "beforeunload");
         let accept = self.with_target(session, |target| accept && target.alerts.within_rate(now)).unwrap_or(false);
         if accept {
-            self.accepted.push(format!("accepted a dialog of the page: {kind} {message:?}"));
+            self.accepted.add(&kind, &message);
             let params = "{\"accept\":true}";
             return vec![Effect::Post { session: session.clone(), method: "Page.handleJavaScriptDialog", params }];
         }
@@ -256,7 +289,22 @@ impl Pages {
 
     /// Takes what was accepted for pages, one sentence each.
     pub(super) fn take_accepted(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.accepted)
+        self.accepted.take()
+    }
+
+    /// Whether any session is on this page: each learns of its end by itself.
+    pub(super) fn has_sessions(&self, target: &TargetId) -> bool {
+        self.sessions.values().any(|known| known.target == *target)
+    }
+
+    /// Whether a session has not ended as far as we know.
+    pub(super) fn is_attached(&self, session: &SessionId) -> bool {
+        self.sessions.contains_key(session)
+    }
+
+    /// The page behind a session.
+    pub(super) fn page_of(&self, session: &SessionId) -> Option<&TargetId> {
+        self.sessions.get(session).map(|known| &known.target)
     }
 
     fn target_of(&self, session: &SessionId) -> Option<&Target> {

@@ -1,6 +1,6 @@
 //! The calls that wait for a reply. A closed connection is a state of this table, not a flag beside it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::CloseReason;
@@ -33,15 +33,13 @@ pub(super) enum CallerKind {
     Thread(Arc<Inbox>),
     /// The watch over a page: its `Page.enable`.
     Watch(TargetId),
-    /// Nobody: the reply is let go.
-    Nobody,
 }
 
 impl CallerKind {
     fn inbox(&self) -> Option<&Arc<Inbox>> {
         match self {
             Self::Thread(inbox) => Some(inbox),
-            Self::Watch(_) | Self::Nobody => None,
+            Self::Watch(_) => None,
         }
     }
 }
@@ -61,7 +59,7 @@ pub(super) enum Outcome {
 
 /// The outcomes of one thread's calls, and how to wake it.
 pub(super) struct Inbox {
-    outcomes: Mutex<Vec<(CallId, Outcome)>>,
+    outcomes: Mutex<VecDeque<(CallId, Outcome)>>,
     pub(super) parker: Arc<Parker>,
 }
 
@@ -71,7 +69,7 @@ impl Inbox {
     }
 
     fn put(&self, id: CallId, outcome: Outcome) {
-        self.outcomes().push((id, outcome));
+        self.outcomes().push_back((id, outcome));
         self.parker.notify();
     }
 
@@ -79,10 +77,10 @@ impl Inbox {
     pub(super) fn take(&self, id: CallId) -> Option<Outcome> {
         let mut outcomes = self.outcomes();
         let at = outcomes.iter().position(|(of, _)| *of == id)?;
-        Some(outcomes.swap_remove(at).1)
+        outcomes.remove(at).map(|(_, outcome)| outcome)
     }
 
-    fn outcomes(&self) -> MutexGuard<'_, Vec<(CallId, Outcome)>> {
+    fn outcomes(&self) -> MutexGuard<'_, VecDeque<(CallId, Outcome)>> {
         self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -169,11 +167,11 @@ impl Pending {
         }
     }
 
-    /// How many calls wait.
-    pub(super) fn len(&self) -> usize {
+    /// Whether a thread waits for a reply.
+    pub(super) fn is_anyone_waiting(&self) -> bool {
         match self {
-            Self::Open(calls) => calls.len(),
-            Self::Closed(_) => 0,
+            Self::Open(calls) => calls.values().any(|entry| entry.caller.inbox().is_some()),
+            Self::Closed(_) => false,
         }
     }
 }

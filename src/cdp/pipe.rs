@@ -8,7 +8,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use tungstenite::Utf8Bytes;
 
 use super::CloseReason;
-use super::transport::{Incoming, Transport};
+use super::transport::{Incoming, MESSAGE_LIMIT, Transport, over_the_limit};
 
 /// What one `read` asks for, and what the kernel is asked to hold.
 const CHUNK: usize = 256 << 10;
@@ -152,16 +152,17 @@ impl Transport for Pipe {
     }
 
     fn receive(&mut self) -> Result<Option<Incoming>, CloseReason> {
-        if let Some(frame) = self.next_frame() {
-            return Ok(Some(frame));
-        }
-        if !self.fill()? {
-            return Ok(None);
-        }
-        match self.next_frame() {
-            Some(frame) => Ok(Some(frame)),
-            // A frame larger than what one read brings: go on, until the pipe is empty.
-            None => self.receive(),
+        loop {
+            if let Some(frame) = self.next_frame() {
+                return Ok(Some(frame));
+            }
+            if self.arrived.len() - self.taken > MESSAGE_LIMIT {
+                return Err(over_the_limit());
+            }
+            // A frame may be larger than what one read brings; whoever polls learns of what is not here yet.
+            if !self.fill()? {
+                return Ok(None);
+            }
         }
     }
 

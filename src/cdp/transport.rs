@@ -6,6 +6,14 @@ use tungstenite::Utf8Bytes;
 
 use super::CloseReason;
 
+/// The largest message that is taken, in bytes: over it, the stream ends and the browser counts as lost.
+pub(super) const MESSAGE_LIMIT: usize = 512 << 20;
+
+/// Why a stream with a larger message ends.
+pub(super) fn over_the_limit() -> CloseReason {
+    CloseReason::Protocol(format!("a message over {} MiB", MESSAGE_LIMIT >> 20))
+}
+
 /// A two-way stream of text frames that never blocks; who waits polls its descriptors.
 pub trait Transport: Send {
     /// Readable when frames may have arrived.

@@ -14,11 +14,8 @@ use tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tungstenite::{Error, Message, WebSocket as Socket};
 use url::Url;
 
-use super::transport::{Incoming, Transport};
+use super::transport::{Incoming, MESSAGE_LIMIT, Transport, over_the_limit};
 use super::{CloseReason, DialError};
-
-/// The largest message that is taken: over it, the stream ends and the browser counts as lost.
-const MESSAGE_LIMIT: usize = 512 << 20;
 
 /// Opens the WebSocket at `url` over `stream`, which is connected to its host (or to a proxy's tunnel there).
 ///
@@ -236,6 +233,8 @@ impl Transport for WebSocket {
                 Err(if self.close_sent && code == 1000 { CloseReason::Normal } else { CloseReason::Peer(code) })
             }
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            // The message is lost, and what comes behind it is not.
+            Err(Error::Utf8(_)) => Ok(Some(Incoming::Odd)),
             Err(error) => Err(close_reason(error)),
         }
     }
@@ -264,9 +263,8 @@ fn close_reason(error: Error) -> CloseReason {
         Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake) => CloseReason::HungUp,
         Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => CloseReason::HungUp,
         Error::Io(error) => CloseReason::Broken(error.kind().to_string()),
-        Error::Capacity(_) => CloseReason::Protocol(format!("a message over {} MiB", MESSAGE_LIMIT >> 20)),
+        Error::Capacity(_) => over_the_limit(),
         Error::Protocol(error) => CloseReason::Protocol(error.to_string()),
-        Error::Utf8(_) => CloseReason::Protocol("text that is not UTF-8".to_owned()),
         _ => CloseReason::Protocol("an unexpected frame".to_owned()),
     }
 }

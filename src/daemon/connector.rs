@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use url::Url;
 
 use crate::cancel::Cancel;
-use crate::cdp::{self, CloseReason, Connection, DialError, Pipe, Transport};
+use crate::cdp::{self, CloseReason, Connection, DialError, KeepAlive, Pipe, Transport};
 use crate::gateway::Endpoint;
 use crate::proxy::{self, Proxies};
 use crate::secret::Secret;
@@ -30,7 +30,7 @@ impl Connector {
     ) -> Result<Connection, Fault> {
         let deadline = Instant::now() + self.within;
         let transport = self.transport(endpoint, deadline)?;
-        let connection = Connection::open(transport, on_close)
+        let connection = Connection::open(transport, KeepAlive::default(), on_close)
             .map_err(|error| no_browser("browser connection failed").caused_by(&error))?;
         connection
             .watch(given_up, deadline)

@@ -48,6 +48,23 @@ impl Memo {
     }
 }
 
+/// A script's page.
+enum Chosen {
+    /// What the last script left; `None` before the first has chosen.
+    Inherited(Option<Page>),
+    /// What this script chose.
+    Own(Page),
+}
+
+impl Chosen {
+    fn page(&self) -> Option<&Page> {
+        match self {
+            Self::Inherited(page) => page.as_ref(),
+            Self::Own(page) => Some(page),
+        }
+    }
+}
+
 /// One script's browser.
 pub struct Browser {
     /// The connection, waited on by this script's thread.
@@ -55,7 +72,7 @@ pub struct Browser {
     /// The object group that the page's handles of this script belong to.
     pub object_group: &'static str,
     memo: Arc<Memo>,
-    page: Mutex<Option<Page>>,
+    page: Mutex<Chosen>,
     cursor: Mutex<Cursor>,
     /// Sessions that hold handles for this script.
     handles: Mutex<BTreeSet<SessionId>>,
@@ -69,8 +86,9 @@ impl Browser {
         let cursor = lock(&memo.cursor).clone();
         let page = lock(&memo.page).clone();
         Self {
-            cursor: Mutex::new(cursor.unwrap_or_else(|| caller.cursor())),
-            page: Mutex::new(page),
+            // The first script sees all that came before it.
+            cursor: Mutex::new(cursor.unwrap_or_default()),
+            page: Mutex::new(Chosen::Inherited(page)),
             object_group: "ghost-browser",
             handles: Mutex::default(),
             moved: Mutex::default(),
@@ -80,12 +98,23 @@ impl Browser {
     }
 
     /// Leaves page and place to the next script, and lets go of the page's handles. Returns what the caller should
-    /// know: the dialogs that were answered meanwhile.
+    /// know: the dialogs that were answered meanwhile, and the events that it came too late for.
     pub fn finish(&self) -> Vec<String> {
-        if let Some(page) = lock(&self.page).take() {
-            *lock(&self.memo.page) = Some(page);
+        if let Chosen::Own(page) = &*lock(&self.page) {
+            *lock(&self.memo.page) = Some(page.clone());
         }
-        *lock(&self.memo.cursor) = Some(lock(&self.cursor).clone());
+        let mut cursor = lock(&self.cursor).clone();
+        let missed = cursor.take_missed();
+        *lock(&self.memo.cursor) = Some(cursor);
+        self.release_handles();
+        let mut told = self.caller.take_accepted_dialogs();
+        if missed > 0 {
+            told.push(format!("{missed} events were dropped before `drain_events` came to them: call it more often"));
+        }
+        told
+    }
+
+    fn release_handles(&self) {
         let params = format!("{{\"objectGroup\":\"{}\"}}", self.object_group);
         for session in std::mem::take(&mut *lock(&self.handles)) {
             // Nobody waits for it: a page that is gone has no handles.
@@ -95,7 +124,6 @@ impl Browser {
                 session: Some(&session),
             });
         }
-        self.caller.take_accepted_dialogs()
     }
 
     /// Sends one command and waits for its reply.
@@ -150,7 +178,7 @@ impl Browser {
     }
 
     /// The page as it is attached now.
-    fn present(&self, page: &Page) -> Page {
+    pub fn present(&self, page: &Page) -> Page {
         let moved = lock(&self.moved);
         let mut page = page;
         while let Some(newer) = moved.get(&page.session) {
@@ -164,8 +192,8 @@ impl Browser {
         let newer = uncounted(|| self.caller.attach(same, deadline))?;
         lock(&self.moved).insert(page.session.clone(), newer.clone());
         let mut chosen = lock(&self.page);
-        if chosen.as_ref().is_some_and(|chosen| chosen.target == page.target) {
-            *chosen = Some(newer.clone());
+        if chosen.page().is_some_and(|chosen| chosen.target == page.target) {
+            *chosen = Chosen::Own(newer.clone());
         }
         Ok(newer)
     }
@@ -175,10 +203,14 @@ impl Browser {
     /// # Errors
     /// What attaching failed with.
     pub fn page(&self, context: &Context) -> Result<Page, Failure> {
-        if let Some(page) = lock(&self.page).clone() {
-            return Ok(page);
+        match self.chosen() {
+            Some(page) => Ok(page),
+            None => self.choose(context, PageChoice::First),
         }
-        self.choose(context, PageChoice::First)
+    }
+
+    fn chosen(&self) -> Option<Page> {
+        lock(&self.page).page().cloned()
     }
 
     /// Makes a page this script's own.
@@ -188,7 +220,7 @@ impl Browser {
     pub fn choose(&self, context: &Context, choice: PageChoice) -> Result<Page, Failure> {
         let deadline = context.until(PAGE_WITHIN);
         let page = uncounted(|| self.caller.attach(choice, deadline)).map_err(|error| failure(context, error))?;
-        *lock(&self.page) = Some(page.clone());
+        *lock(&self.page) = Chosen::Own(page.clone());
         Ok(page)
     }
 
@@ -197,13 +229,19 @@ impl Browser {
     /// # Errors
     /// `target_gone`, or what attaching failed with.
     pub fn page_that_is_there(&self, context: &Context) -> Result<Page, Failure> {
-        let Some(page) = lock(&self.page).clone() else {
+        let Some(page) = self.chosen() else {
             return self.choose(context, PageChoice::First);
         };
-        if self.pages(context)?.iter().any(|info| info.target == page.target) {
-            return Ok(self.present(&page));
+        if !self.pages(context)?.iter().any(|info| info.target == page.target) {
+            return Err(failure(context, CallError::TargetGone(page.target)));
         }
-        Err(failure(context, CallError::TargetGone(page.target)))
+        let page = self.present(&page);
+        let attached = match self.caller.is_attached(&page) {
+            Ok(true) => Ok(page),
+            Ok(false) => self.reattach(&page, context.until(PAGE_WITHIN)),
+            Err(error) => Err(error),
+        };
+        attached.map_err(|error| failure(context, error))
     }
 
     /// All pages, as the browser lists them.

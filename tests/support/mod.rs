@@ -14,6 +14,7 @@ mod http;
 mod ledger;
 mod processes;
 mod sandbox;
+mod site;
 
 pub use cdp::{CloseReply, Closing, Command, FakeCdp, Reaction};
 pub use gateway::{Answer, FakeGateway, Gate, Handshake, Minted, ReleaseAnswer, Seen, TOKEN};
@@ -21,6 +22,7 @@ pub use http::Delivery;
 pub use ledger::{Ledger, PATIENCE};
 pub use processes::Process;
 pub use sandbox::{Running, Said, Sandbox};
+pub use site::Site;
 
 /// Milliseconds, briefly.
 pub fn ms(count: u64) -> std::time::Duration {

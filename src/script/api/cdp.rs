@@ -1,11 +1,11 @@
 //! `cdp` and `cdp_all`: any command, its reply unchanged.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rhai::{Array, Dynamic, EvalAltResult, ImmutableString, Map, Module, NativeCallContext, Position};
 
 use super::args::{DEFAULT_TIMEOUT, Options, text, wrong};
-use crate::cdp::{Call, Page};
+use crate::cdp::{Answer, Call, CallError, Page};
 use crate::ids::SessionId;
 use crate::script::browser::{Browser, failure, value};
 use crate::script::context::{Context, with_context};
@@ -105,6 +105,14 @@ impl Destination {
         }
     }
 
+    /// A page as it is attached now.
+    fn present(&self, browser: &Browser) -> Self {
+        match self {
+            Self::Page(page) => Self::Page(browser.present(page)),
+            other => other.clone(),
+        }
+    }
+
     fn session(&self) -> Option<&SessionId> {
         match self {
             Self::Browser => None,
@@ -132,13 +140,13 @@ impl Command {
     fn send(&self, context: &Context, browser: &Browser, within: Duration) -> Result<Dynamic, Failure> {
         let answer = match &self.to {
             Destination::Page(page) => browser.call_page(context, page, &self.method, &self.params, within)?,
-            _ => browser.call(context, &self.as_call(), within)?,
+            _ => browser.call(context, &self.as_call(self.to.session()), within)?,
         };
         value(&answer)
     }
 
-    fn as_call(&self) -> Call<'_> {
-        Call { method: &self.method, params: &self.params, session: self.to.session() }
+    fn as_call<'a>(&'a self, session: Option<&'a SessionId>) -> Call<'a> {
+        Call { method: &self.method, params: &self.params, session }
     }
 }
 
@@ -172,8 +180,7 @@ fn cdp_all(call: &NativeCallContext, calls: Dynamic, options: Dynamic) -> Native
         let commands = commands(context, &calls)?;
         let deadline = context.until(timeout("cdp_all", options)?);
         let browser = context.browser()?;
-        let calls: Vec<Call<'_>> = commands.iter().map(Command::as_call).collect();
-        let replies = Uncounted::new(|| browser.caller.call_all(&calls, deadline));
+        let replies = Uncounted::new(|| send_all(browser, &commands, deadline));
         if let Some(end) = context.must_end() {
             return Err(end.into());
         }
@@ -186,6 +193,20 @@ fn cdp_all(call: &NativeCallContext, calls: Dynamic, options: Dynamic) -> Native
         });
         outcomes.collect()
     })
+}
+
+/// Sends all at once; what did not run because its page's session is gone is sent to the same page again.
+fn send_all(browser: &Browser, commands: &[Command], deadline: Instant) -> Vec<Result<Answer, CallError>> {
+    let present: Vec<_> = commands.iter().map(|command| command.to.present(browser)).collect();
+    let calls: Vec<_> = commands.iter().zip(&present).map(|(command, to)| command.as_call(to.session())).collect();
+    let mut replies = browser.caller.call_all(&calls, deadline);
+    for (command, reply) in commands.iter().zip(&mut replies) {
+        if let (Destination::Page(page), Err(CallError::SessionGone { .. })) = (&command.to, &reply) {
+            let again = |session: &SessionId| browser.caller.call(&command.as_call(Some(session)), deadline);
+            *reply = browser.on_page(page, deadline, again);
+        }
+    }
+    replies
 }
 
 /// Reads `[[method, params, session], …]`; params and session may be left out.

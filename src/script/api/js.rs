@@ -12,7 +12,7 @@ use rhai::{Dynamic, EvalAltResult, Map, Module, NativeCallContext};
 
 use super::args::{Options, text};
 use super::cdp::Destination;
-use crate::cdp::{Call, CallError, Page};
+use crate::cdp::{Call, CallError, Dialog, Page};
 use crate::ids::SessionId;
 use crate::script::browser::{Browser, failure, map};
 use crate::script::context::{Context, with_context};
@@ -145,28 +145,53 @@ impl Evaluation {
                 }
                 Ok(reply)
             }
-            Err((CallError::NoReply { .. }, session)) => Err(self.overdue(context, browser, &session)),
+            Err((error @ CallError::NoReply { .. }, session)) => Err(self.overdue(context, browser, &session, error)),
             Err((error, _)) => Err(failure(context, error)),
         }
     }
 
     /// The deadline passed: is the page busy, or does it merely wait?
-    fn overdue(&self, context: &Context, browser: &Browser, session: &SessionId) -> Failure {
-        let waited = format!("{} ms", self.within.as_millis());
-        if answers(browser, session, PROBE_WITHIN) {
-            let message = format!("js: no value within {waited}; the page is not busy, so a promise is pending");
-            return ended(context, FaultCode::Timeout, message, "`#{timeout_ms: …}` waits longer");
+    fn overdue(&self, context: &Context, browser: &Browser, session: &SessionId, error: CallError) -> Failure {
+        if let Some(Dialog { kind, message }) = browser.caller.dialog_on(session) {
+            let method = "Runtime.evaluate".to_owned();
+            return failure(context, CallError::DialogOpen { method, kind, message });
         }
+        match answers(browser, session, PROBE_WITHIN) {
+            Ok(true) if context.is_late() => failure(context, error),
+            Ok(true) => {
+                let message =
+                    format!("js: no value within {}; the page is not busy, so a promise is pending", self.waited());
+                ended(FaultCode::Timeout, message, "`#{timeout_ms: …}` waits longer")
+            }
+            Ok(false) => self.end_code(context, browser, session, error),
+            Err(other) => failure(context, other),
+        }
+    }
+
+    /// Ends what runs in a busy page.
+    fn end_code(&self, context: &Context, browser: &Browser, session: &SessionId, error: CallError) -> Failure {
         let end = Call { method: "Runtime.terminateExecution", params: "{}", session: Some(session) };
         // Whether it helped is seen by asking again; its reply may never come.
         let _ = browser.caller.post(&end);
-        if answers(browser, session, RECOVERY_WITHIN) {
-            let message = format!("js: the code was still running after {waited}, and was ended");
-            return ended(context, FaultCode::Timeout, message, "`#{timeout_ms: …}` lets it run longer");
+        if context.is_late() {
+            return failure(context, error);
         }
-        let message = format!("js: the page does not respond, also after its code was ended ({waited})");
-        let hint = "`Page.navigate` elsewhere, or `Target.closeTarget`";
-        ended(context, FaultCode::PageUnresponsive, message, hint)
+        match answers(browser, session, RECOVERY_WITHIN) {
+            Ok(true) => {
+                let message = format!("js: the code was still running after {}, and was ended", self.waited());
+                ended(FaultCode::Timeout, message, "`#{timeout_ms: …}` lets it run longer")
+            }
+            Ok(false) => {
+                let message =
+                    format!("js: the page does not respond, also after its code was ended ({})", self.waited());
+                ended(FaultCode::PageUnresponsive, message, "`Page.navigate` elsewhere, or `Target.closeTarget`")
+            }
+            Err(other) => failure(context, other),
+        }
+    }
+
+    fn waited(&self) -> String {
+        format!("{} ms", self.within.as_millis())
     }
 
     fn told(&self, mut reply: Map) -> Result<Dynamic, Failure> {
@@ -193,17 +218,17 @@ fn follow<T>(browser: &Browser, page: &Page, deadline: Instant, send: impl Fn(&S
     outcome.map_err(|error| (error, failed.into_inner()))
 }
 
-fn answers(browser: &Browser, session: &SessionId, within: Duration) -> bool {
+/// Whether the page answers what it answers at once unless it is busy.
+fn answers(browser: &Browser, session: &SessionId, within: Duration) -> Result<bool, CallError> {
     let probe = Call { method: "Runtime.evaluate", params: "{\"expression\":\"0\"}", session: Some(session) };
-    browser.try_call(&probe, Instant::now() + within).is_ok()
+    match browser.try_call(&probe, Instant::now() + within) {
+        Ok(_) => Ok(true),
+        Err(CallError::NoReply { .. } | CallError::NotWritten { .. }) => Ok(false),
+        Err(other) => Err(other),
+    }
 }
 
-/// An error at a deadline; where it was the script's own, its end, with the evaluation unanswered.
-fn ended(context: &Context, code: FaultCode, message: String, hint: &str) -> Failure {
-    if context.cancel.is_cancelled() || context.is_late() {
-        let method = "Runtime.evaluate".to_owned();
-        return failure(context, CallError::NoReply { method, waited: Duration::ZERO });
-    }
+fn ended(code: FaultCode, message: String, hint: &str) -> Failure {
     Thrown::new(code, message).hint(hint).into()
 }
 
