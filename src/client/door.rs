@@ -6,6 +6,7 @@ use super::connection::{Connection, Peer};
 use super::interrupt;
 use super::run::{Listener, Outcome, Sent, run};
 use super::start::{Program, StartLock, start};
+use super::vault::Vault;
 use crate::config::Settings;
 use crate::launch::Launch;
 use crate::places::Places;
@@ -84,13 +85,14 @@ impl Door {
     /// # Errors
     /// A fault where the script never ran.
     pub fn run(&self, begin: &Start, make: &dyn Fn() -> Run, listener: &mut dyn Listener) -> Result<Outcome, Fault> {
+        let vault = Vault::new(begin.settings, &|name| std::env::var_os(name));
         // A daemon that ends just as we come takes nothing, so a second try cannot run anything twice.
         for _ in 0..2 {
             let mut connection = self.reach(begin)?;
             if interrupt::is_raised() {
                 return Err(interrupted());
             }
-            if let Sent::Ended(outcome) = run(&mut connection, make(), listener)? {
+            if let Sent::Ended(outcome) = run(&mut connection, make(), &vault, listener)? {
                 return Ok(outcome);
             }
         }

@@ -4,7 +4,7 @@
 //! to its socket, never by a number in a file, and nothing here imports the daemon: it is our own executable, run
 //! again. A script that the daemon accepted is never sent a second time.
 //!
-//! `connection` is one socket, `start` the starting, `run` one script, `interrupt` Ctrl-C, `notes` what dead
+//! `connection` is one socket, `start` the starting, `run` one script, `vault` the secrets that it may ask for, `interrupt` Ctrl-C, `notes` what dead
 //! daemons left behind. Read `door` first.
 
 mod connection;
@@ -13,6 +13,7 @@ pub mod interrupt;
 pub mod notes;
 mod run;
 mod start;
+mod vault;
 
 pub use connection::{Connection, Peer};
 pub use door::{Door, Live, Start};
