@@ -71,7 +71,6 @@ impl Drop for Here {
 
 /// Serves one client until it or its request is done.
 pub(super) fn receive(stream: UnixStream, id: VisitorId, house: &Arc<House>) {
-    let _here = house.visits.enter();
     // A client that hangs up needs no answer.
     let _ = Visit { reader: stream, id, house }.serve();
 }
@@ -94,10 +93,7 @@ impl Visit<'_> {
                     Some(status) => self.answer(&Reply::Status(Box::new(status)))?,
                     None => return Ok(()),
                 },
-                Request::Stop => match self.house.desk.stop() {
-                    Some(stopped) => self.answer(&Reply::Stopped(Box::new(stopped)))?,
-                    None => return Ok(()),
-                },
+                Request::Stop => self.stop()?,
                 Request::Run(run) => self.run(*run)?,
                 // Nothing runs on this connection, so nothing is left to end.
                 Request::Cancel | Request::Secret { .. } => {}
@@ -105,6 +101,15 @@ impl Visit<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The daemon's end waits for this answer, but not for the client, which stays to see that end.
+    fn stop(&mut self) -> io::Result<()> {
+        let _here = self.house.visits.enter();
+        match self.house.desk.stop() {
+            Some(stopped) => self.answer(&Reply::Stopped(Box::new(stopped))),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
     }
 
     fn answer(&mut self, reply: &Reply) -> io::Result<()> {

@@ -251,7 +251,6 @@ fn evaluate(
     engine: &Engine,
     scope: &mut Scope<'_>,
     ast: &AST,
-    context: &Context,
     source: &Source,
     context: &Context,
 ) -> Result<Option<String>, EvalAltResult> {

@@ -56,6 +56,8 @@ pub struct Library {
 struct Loaded {
     source: Source,
     module: Result<Shared<Module>, Broken>,
+    /// What it was made from, where it loads.
+    ast: Option<AST>,
     /// Its functions that would have replaced one that every script has.
     refused: Vec<String>,
 }
@@ -123,8 +125,8 @@ impl Library {
             Err(broken) => return Err(Miss::Broken(broken)),
         };
         let loaded = match self.compile(name, &source, chain) {
-            Ok((module, refused)) => Loaded { source, module: Ok(module.into()), refused },
-            Err(broken) => Loaded { source, module: Err(broken), refused: Vec::new() },
+            Ok((module, ast, refused)) => Loaded { source, module: Ok(module.into()), ast: Some(ast), refused },
+            Err(broken) => Loaded { source, module: Err(broken), ast: None, refused: Vec::new() },
         };
         let loaded = Arc::new(loaded);
         self.loaded().insert(name.to_owned(), loaded.clone());
@@ -142,19 +144,19 @@ impl Library {
         Ok(shipped(name).map(|module| Source::new(module.source, &format!("helpers/{name}.rhai"))))
     }
 
-    /// The module, and the functions that it may not have.
+    /// The module, what it was made from, and the functions that it may not have.
     fn compile(
         self: &Arc<Self>,
         name: &str,
         source: &Source,
         chain: &[String],
-    ) -> Result<(Module, Vec<String>), Broken> {
+    ) -> Result<(Module, AST, Vec<String>), Broken> {
         let engine = self.loader(name, chain);
         let mut ast = engine::compile(&engine, source, &Scope::new()).map_err(|fault| Broken::from(&fault))?;
         plain::check(&ast).map_err(|(what, position)| Broken::at(&source.origin, position, what))?;
         let refused = if self.is_global(name) { without_reserved(&mut ast) } else { Vec::new() };
         match Module::eval_ast_as_new(Scope::new(), &ast, &engine) {
-            Ok(module) => Ok((module, refused)),
+            Ok(module) => Ok((module, ast, refused)),
             Err(error) => Err(Broken::from(&uncaught(*error, source, &|_| None))),
         }
     }
@@ -183,6 +185,7 @@ impl Globals {
     fn of(library: &Arc<Library>) -> Self {
         let mut globals = Self { warnings: library.listing.complaint.iter().cloned().collect(), ..Self::default() };
         let mut defined = HashMap::new();
+        let mut good = Vec::new();
         let mut stand_ins = Module::new();
         for name in library.names().filter(|name| library.is_global(name)) {
             match library.load(name, &[]) {
@@ -190,7 +193,7 @@ impl Globals {
                     Ok(module) => {
                         globals.warn_of_refused(name, &loaded.refused);
                         globals.warn_of_doubles(name, module, &mut defined);
-                        globals.modules.push(module.clone());
+                        good.push((name, module.clone(), loaded.clone()));
                     }
                     Err(broken) => {
                         stand_in(&mut stand_ins, broken, loaded.source.text());
@@ -202,6 +205,13 @@ impl Globals {
                 Err(Miss::Unknown) => {}
             }
         }
+        globals.warn_of_constants(&good);
+        globals.modules = good
+            .iter()
+            .map(|(name, module, _)| {
+                with_all_constants(library, name, &good).map_or_else(|| module.clone(), Module::into)
+            })
+            .collect();
         stand_ins.build_index();
         globals.modules.push(stand_ins.into());
         globals
@@ -211,6 +221,19 @@ impl Globals {
         let origin = own_origin(name);
         let say = |function| format!("{origin}: every script has a `{function}`: a helper cannot replace it");
         self.warnings.extend(refused.iter().map(say));
+    }
+
+    fn warn_of_constants(&mut self, good: &[Good<'_>]) {
+        let mut defined = HashMap::new();
+        for (name, constant) in good.iter().flat_map(|(name, _, loaded)| {
+            loaded.ast.iter().flat_map(plain::constants).map(move |(constant, _)| (*name, constant))
+        }) {
+            let first = *defined.entry(constant).or_insert(name);
+            if first != name {
+                let (first, second) = (own_origin(first), own_origin(name));
+                self.warnings.push(format!("the constant `{constant}` is in {first} and {second}: rename one of them"));
+            }
+        }
     }
 
     fn warn_of_doubles<'n>(&mut self, name: &'n str, module: &Module, defined: &mut HashMap<(String, usize), &'n str>) {
@@ -224,6 +247,29 @@ impl Globals {
             }
         }
     }
+}
+
+/// A global module that loads: its name, itself, and what became of it.
+type Good<'n> = (&'n str, Shared<Module>, Arc<Loaded>);
+
+/// A global module once more, with the constants of all others beside its own; `None` where there are none.
+///
+/// A helper's function that is called from another helper may be run with the constants of that one: where the language
+/// finds a function in a calling module's text, it does not look for its surroundings.
+fn with_all_constants(library: &Arc<Library>, name: &str, good: &[Good<'_>]) -> Option<Module> {
+    let own = good.iter().find(|(known, ..)| *known == name)?.2.ast.as_ref()?;
+    let others = good.iter().filter(|(known, ..)| *known != name);
+    let others: Vec<_> = others
+        .flat_map(|(.., loaded)| loaded.ast.iter().flat_map(plain::constants).map(|(_, constant)| constant.clone()))
+        .collect();
+    if others.is_empty() {
+        return None;
+    }
+    let statements = others.into_iter().chain(own.statements().iter().cloned());
+    let mut ast = AST::new(statements, own.shared_lib().clone());
+    ast.set_source(own_origin(name));
+    // What loads alone fails here only for want of memory: then it has its own constants.
+    Module::eval_ast_as_new(Scope::new(), &ast, &library.loader(name, &[])).ok()
 }
 
 /// Takes out the functions that scripts have anyway, which stay what they are, and gives their names.

@@ -5,6 +5,14 @@
 
 use rhai::{AST, ASTFlags, Expr, Position, Stmt};
 
+/// The constants of a helper, each with its name.
+pub fn constants(ast: &AST) -> impl Iterator<Item = (&str, &Stmt)> {
+    ast.statements().iter().filter_map(|statement| match statement {
+        Stmt::Var(definition, ..) => Some((definition.0.as_str(), statement)),
+        _ => None,
+    })
+}
+
 /// Finds the first thing that does not belong there.
 ///
 /// # Errors
@@ -33,7 +41,9 @@ fn is_plain(expression: &Expr) -> bool {
         Expr::Map(map, _) => map.0.iter().all(|(_, value)| is_plain(value)),
         Expr::FnCall(call, _) => call.op_token.is_some() && call.args.iter().all(is_plain),
         Expr::And(operands, _) | Expr::Or(operands, _) => operands.iter().all(is_plain),
-        Expr::Variable(..) => true,
+        // Only of this file: another module's would tie its constants to that module.
+        Expr::Variable(variable, ..) => variable.2.is_empty(),
+        Expr::DynamicConstant(value, _) => !value.is_fnptr(),
         other => other.is_constant(),
     }
 }
