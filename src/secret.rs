@@ -1,7 +1,7 @@
 //! Text that must not be seen: `Debug` prints nothing of it, and dropping wipes it.
 //!
 //! A secret leaves this type only by [`Secret::expose`], so that `rg expose` shows every place that
-//! handles one; it crosses to daemon and keeper over a pipe, which is why it can be serialised at all.
+//! handles one; it crosses to daemon and keeper over a pipe or a socket, which is why it can be serialised at all.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ impl PartialEq for Secret {
     }
 }
 
-/// Only for the pipes to daemon and keeper.
+/// Only for the pipes to daemon and keeper, and for the socket between a client and its daemon.
 impl Serialize for Secret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.expose())

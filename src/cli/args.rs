@@ -7,6 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 
 use super::call::Call;
 use super::exit::Exit;
+use super::helpers::Helpers;
 use super::output;
 use super::render;
 use crate::config;
@@ -38,6 +39,11 @@ enum Verb {
     Status(StatusOptions),
     /// Release the browser and end the daemon
     Stop(StopOptions),
+    /// List, show or copy the helper modules that scripts can use
+    Helpers {
+        #[command(subcommand)]
+        what: Option<Helpers>,
+    },
     /// Make the workspace's folder for helper modules and print its path
     Workspace,
     /// Print the skill that teaches an agent to use this tool
@@ -107,6 +113,7 @@ pub(super) enum Command {
     Run(Script),
     Status(StatusOptions),
     Stop(StopOptions),
+    Helpers(Helpers),
     Workspace,
     Skill,
 }
@@ -148,6 +155,7 @@ fn command(verb: Option<Verb>, options: RunOptions) -> Result<Command, Fault> {
         Some(_) if options.is_any() => Err(misplaced()),
         Some(Verb::Status(options)) => Ok(Command::Status(options)),
         Some(Verb::Stop(options)) => Ok(Command::Stop(options)),
+        Some(Verb::Helpers { what }) => Ok(Command::Helpers(what.unwrap_or_default())),
         Some(Verb::Workspace) => Ok(Command::Workspace),
         Some(Verb::Skill) => Ok(Command::Skill),
     }

@@ -10,6 +10,7 @@ mod args;
 mod call;
 mod envelope;
 mod exit;
+mod helpers;
 mod output;
 mod progress;
 mod render;
@@ -35,6 +36,7 @@ pub fn main() -> ExitCode {
         Command::Run(script) => run::named(&call, &script),
         Command::Status(options) => status::status(&call, &options),
         Command::Stop(options) => stop::stop(&call, &options),
+        Command::Helpers(what) => helpers::helpers(&call, &what),
         Command::Workspace => workspace::workspace(&call),
         Command::Skill => skill::skill(),
     };

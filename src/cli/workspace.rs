@@ -8,22 +8,40 @@ use std::path::{Path, PathBuf};
 
 use super::call::Call;
 use super::exit::Exit;
-use super::output;
+use super::{helpers, output};
 use crate::wire::{Fault, FaultCode};
 
 pub(super) fn workspace(call: &Call) -> Exit {
     Exit::after(print_folder(call))
 }
 
+/// What a new workspace's own helpers begin with.
+const MAIN: &str = "\
+//! Functions that every script of this workspace has. Change them as you like: they are loaded again at the next call.
+";
+
 fn print_folder(call: &Call) -> Result<(), Fault> {
     let folder = make_helpers(&call.door()?.session.root)?;
-    let mut line = folder.as_os_str().as_bytes().to_vec();
+    seed(&folder.join("main.rhai"))?;
+    print(&folder)
+}
+
+/// Prints a path as the bytes that it is.
+pub(super) fn print(path: &Path) -> Result<(), Fault> {
+    let mut line = path.as_os_str().as_bytes().to_vec();
     line.push(b'\n');
     output::write(line)
 }
 
+fn seed(path: &Path) -> Result<(), Fault> {
+    match helpers::write_new(path, MAIN) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(cannot_make(path, &error)),
+        _ => Ok(()),
+    }
+}
+
 /// Makes `.ghost/helpers` in `root`, closed to the writing of others.
-fn make_helpers(root: &Path) -> Result<PathBuf, Fault> {
+pub(super) fn make_helpers(root: &Path) -> Result<PathBuf, Fault> {
     let ghost = root.join(".ghost");
     let helpers = ghost.join("helpers");
     for folder in [&ghost, &helpers] {

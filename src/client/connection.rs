@@ -23,6 +23,17 @@ pub struct Connection {
     peer: Peer,
 }
 
+/// What ended a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Woken {
+    /// Something can be read, or the connection has ended.
+    Reply,
+    /// Something can be read from the other one.
+    Other,
+    /// The time has come, or a signal.
+    Time,
+}
+
 /// Who answered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Peer {
@@ -78,7 +89,7 @@ impl Connection {
 
     fn answers_within(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
-        while !self.is_readable_before(until) {
+        while self.wait(Some(until), None) != Woken::Reply {
             if Instant::now() >= until {
                 return false;
             }
@@ -119,7 +130,8 @@ impl Connection {
     /// Reads until the daemon closes: then it has taken its socket away, or goes on for somebody else.
     fn wait_for_end(&mut self) {
         let until = Instant::now() + END_LIMIT;
-        while self.is_readable_before(until) && matches!(self.receive(), Ok(Some(_))) {}
+        let left = || until.saturating_duration_since(Instant::now());
+        while self.answers_within(left()) && matches!(self.receive(), Ok(Some(_))) {}
     }
 
     fn ask<T>(&mut self, request: &Request, pick: impl Fn(Reply) -> Option<T>) -> Result<Option<T>, Fault> {
@@ -146,19 +158,17 @@ impl Connection {
         read_frame(&mut self.stream)
     }
 
-    /// Whether something can be read before `until`.
-    pub(super) fn is_readable_before(&self, until: Instant) -> bool {
-        self.stream.buffer().is_empty().then(|| self.poll(until)) != Some(false)
-    }
-
-    fn poll(&self, until: Instant) -> bool {
-        let left = until.saturating_duration_since(Instant::now());
-        // Rounded up, so that a wait never ends just before its time and spins.
-        let millis = left.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
-        let mut wanted = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut wanted, PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)) {
-            Ok(0) | Err(Errno::EINTR) => false,
-            Ok(_) | Err(_) => true,
+    /// Waits until something can be read, here or from `other`, or until the time has come.
+    pub(super) fn wait(&self, until: Option<Instant>, other: Option<BorrowedFd<'_>>) -> Woken {
+        if !self.stream.buffer().is_empty() {
+            return Woken::Reply;
+        }
+        let mut wanted = vec![PollFd::new(self.as_fd(), PollFlags::POLLIN)];
+        wanted.extend(other.map(|other| PollFd::new(other, PollFlags::POLLIN)));
+        match poll(&mut wanted, timeout(until)) {
+            Ok(0) | Err(Errno::EINTR) => Woken::Time,
+            Ok(_) if wanted[0].any() == Some(false) => Woken::Other,
+            Ok(_) | Err(_) => Woken::Reply,
         }
     }
 }
@@ -167,6 +177,14 @@ impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.get_ref().as_fd()
     }
+}
+
+fn timeout(until: Option<Instant>) -> PollTimeout {
+    let Some(until) = until else { return PollTimeout::NONE };
+    let left = until.saturating_duration_since(Instant::now());
+    // Rounded up, so that a wait never ends just before its time and spins.
+    let millis = left.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
+    PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
 }
 
 /// Whether nobody listens: no file, or one that a dead daemon left.

@@ -7,6 +7,7 @@ use super::interrupt;
 use super::notes::{self, Whose};
 use super::run::{Listener, Outcome, Sent, run};
 use super::start::{Program, StartLock, start};
+use super::vault::Vault;
 use crate::config::Settings;
 use crate::launch::Launch;
 use crate::places::Places;
@@ -85,6 +86,7 @@ impl Door {
     /// # Errors
     /// A fault where the script never ran.
     pub fn run(&self, begin: &Start, make: &dyn Fn() -> Run, listener: &mut dyn Listener) -> Result<Outcome, Fault> {
+        let vault = Vault::new(begin.settings, &|name| std::env::var_os(name));
         // A daemon that ends just as we come takes nothing, so a second try cannot run anything twice.
         for _ in 0..2 {
             let Some(mut connection) = self.reach(begin)? else { continue };
@@ -93,7 +95,7 @@ impl Door {
             }
             let request = make();
             let stop = request.stop;
-            if let Sent::Ended(outcome) = run(&mut connection, request, listener)? {
+            if let Sent::Ended(outcome) = run(&mut connection, request, &vault, listener)? {
                 return Ok(if stop { self.stopped(outcome) } else { outcome });
             }
         }

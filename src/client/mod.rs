@@ -4,8 +4,8 @@
 //! to its socket, never by a number in a file, and nothing here imports the daemon: it is our own executable, run
 //! again. A script that the daemon accepted is never sent a second time.
 //!
-//! `connection` is one socket, `start` the starting, `run` one script, `interrupt` Ctrl-C, `notes` what dead
-//! daemons owe, `stale` what else they left. Read `door` first.
+//! `connection` is one socket, `start` the starting, `run` one script, `vault` the secrets that it may ask for,
+//! `interrupt` Ctrl-C, `notes` what dead daemons owe, `stale` what else they left. Read `door` first.
 
 mod connection;
 mod door;
@@ -14,6 +14,7 @@ pub mod notes;
 mod run;
 pub mod stale;
 mod start;
+mod vault;
 
 pub use connection::{Connection, Peer};
 pub use door::{Door, Live, Start};

@@ -1,11 +1,14 @@
 //! One script over one connection: from `Run` to the last word on it.
 
+use std::collections::VecDeque;
 use std::io;
+use std::os::fd::AsFd;
 use std::time::Instant;
 
-use super::connection::Connection;
+use super::connection::{Connection, Woken};
 use super::interrupt::Forwarding;
-use crate::wire::{Done, Fault, FaultCode, Phase, Reply, Request, Run, Stopped, Stream};
+use super::vault::{Errand, Found, Vault};
+use crate::wire::{Done, Fault, FaultCode, Phase, Reply, Request, Run, SecretAnswer, Stopped, Stream};
 
 /// Who hears what a run says while it lasts.
 pub trait Listener {
@@ -46,13 +49,18 @@ pub(super) enum Sent {
 ///
 /// # Errors
 /// What the daemon refused it with.
-pub(super) fn run(connection: &mut Connection, run: Run, listener: &mut dyn Listener) -> Result<Sent, Fault> {
+pub(super) fn run(
+    connection: &mut Connection,
+    run: Run,
+    vault: &Vault<'_>,
+    listener: &mut dyn Listener,
+) -> Result<Sent, Fault> {
     let stop = run.stop;
     if connection.send(&Request::Run(Box::new(run))).is_err() {
         return Ok(Sent::NotTaken);
     }
     let _forwarding = Forwarding::to(connection);
-    let mut hearing = Hearing::new(listener, stop);
+    let mut hearing = Hearing::new(listener, vault, stop);
     // An error ends a connection like its end does.
     while let Ok(Some(reply)) = hearing.next(connection) {
         match hearing.take(reply, connection) {
@@ -67,6 +75,9 @@ pub(super) fn run(connection: &mut Connection, run: Run, listener: &mut dyn List
 /// What was heard so far.
 struct Hearing<'l> {
     listener: &'l mut dyn Listener,
+    vault: &'l Vault<'l>,
+    /// Programs that were asked for secrets. One at a time is listened to.
+    errands: VecDeque<Errand>,
     stop: bool,
     accepted: bool,
     unwritable: Option<io::Error>,
@@ -81,20 +92,33 @@ enum Heard {
 }
 
 impl<'l> Hearing<'l> {
-    fn new(listener: &'l mut dyn Listener, stop: bool) -> Self {
-        Self { listener, stop, accepted: false, unwritable: None, done: None, stopped: None }
+    fn new(listener: &'l mut dyn Listener, vault: &'l Vault<'l>, stop: bool) -> Self {
+        Self {
+            listener,
+            vault,
+            errands: VecDeque::new(),
+            stop,
+            accepted: false,
+            unwritable: None,
+            done: None,
+            stopped: None,
+        }
     }
 
     fn next(&mut self, connection: &mut Connection) -> io::Result<Option<Reply>> {
-        while let Some(tick) = self.listener.next_tick() {
-            if connection.is_readable_before(tick) {
-                break;
+        loop {
+            let tick = self.listener.next_tick();
+            let errand = self.errands.front().map(AsFd::as_fd);
+            if tick.is_none() && errand.is_none() {
+                return connection.receive();
             }
-            if Instant::now() >= tick {
-                self.listener.tick();
+            match connection.wait(tick, errand) {
+                Woken::Reply => return connection.receive(),
+                Woken::Other => self.go_on_with_errand(connection),
+                Woken::Time if tick.is_some_and(|tick| Instant::now() >= tick) => self.listener.tick(),
+                Woken::Time => {}
             }
         }
-        connection.receive()
     }
 
     fn take(&mut self, reply: Reply, connection: &mut Connection) -> Heard {
@@ -102,6 +126,10 @@ impl<'l> Hearing<'l> {
             Reply::Accepted => self.accepted = true,
             Reply::Progress { phase, elapsed_ms } => self.listener.progress(phase, elapsed_ms),
             Reply::Output { stream, text } => self.write(stream, &text, connection),
+            Reply::NeedSecret { name } => match self.vault.look(&name) {
+                Found::Answer(answer) => tell(connection, &name, answer),
+                Found::Asked(errand) => self.errands.push_back(errand),
+            },
             Reply::Done(done) => {
                 self.done = Some(*done);
                 if !self.stop {
@@ -116,6 +144,14 @@ impl<'l> Hearing<'l> {
             Reply::Hello { .. } | Reply::Status(_) | Reply::Unknown => {}
         }
         Heard::More
+    }
+
+    fn go_on_with_errand(&mut self, connection: &mut Connection) {
+        let Some(errand) = self.errands.front_mut() else { return };
+        if let Some(answer) = errand.go_on(self.vault) {
+            tell(connection, errand.name(), answer);
+            self.errands.pop_front();
+        }
     }
 
     fn write(&mut self, stream: Stream, text: &str, connection: &mut Connection) {
@@ -139,6 +175,11 @@ impl<'l> Hearing<'l> {
         }
         Sent::Ended(Outcome { done, stopped: self.stopped })
     }
+}
+
+fn tell(connection: &mut Connection, name: &str, answer: SecretAnswer) {
+    // A daemon that is gone is noticed by whoever reads from it.
+    let _ = connection.send(&Request::Secret { name: name.to_owned(), answer });
 }
 
 fn unknown_outcome() -> Fault {

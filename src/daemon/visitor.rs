@@ -1,6 +1,7 @@
 //! One client: its hello, its request, and for a script two threads: this one listens for a cancel or the client's
 //! death, the other runs the script and writes.
 
+use std::borrow::Cow;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
@@ -14,9 +15,9 @@ use super::desk::{Answer, Desk, News, VisitorId};
 use crate::cancel::{Cancel, CancelReason, Registration};
 use crate::cdp::Connection;
 use crate::redact::Redactor;
-use crate::script::{self, Host, Script};
+use crate::script::{self, Answering, Host, Script};
 use crate::wire::{
-    BUILD, Done, Fault, FaultCode, PROTOCOL, Phase, Reply, Request, Run, Stream, read_frame, write_frame,
+    BUILD, Done, Fault, FaultCode, PROTOCOL, Phase, Reply, Request, Run, SecretAnswer, Stream, read_frame, write_frame,
 };
 
 /// How long a client may take to read what is left for it, when the daemon or its script ends.
@@ -100,7 +101,7 @@ impl Visit<'_> {
                 },
                 Request::Hello { .. } => self.answer(&hello())?,
                 // Nothing runs on this connection, so nothing is left to end.
-                Request::Cancel => {}
+                Request::Cancel | Request::Secret { .. } => {}
                 Request::Unknown => self.answer(&Reply::Refused(unknown_request()))?,
             }
         }
@@ -117,12 +118,10 @@ impl Visit<'_> {
             return self.answer(&Reply::Refused(other_credential()));
         }
         let cancel = Cancel::new();
-        let errand = Errand {
-            writer: Arc::new(Writer::new(self.reader.try_clone()?, self.house)?),
-            cancel: cancel.clone(),
-            id: self.id,
-            house: self.house.clone(),
-        };
+        let writer = Arc::new(Writer::new(self.reader.try_clone()?, self.house)?);
+        let asking = Arc::new(Asking { writer: writer.clone(), waiting: Mutex::default() });
+        let errand =
+            Errand { writer, asking: asking.clone(), cancel: cancel.clone(), id: self.id, house: self.house.clone() };
         let work = move || {
             errand.carry_out(run);
             drop(here);
@@ -131,6 +130,7 @@ impl Visit<'_> {
         loop {
             match read_frame(&mut self.reader) {
                 Ok(Some(Request::Cancel)) => self.cancel(&cancel, CancelReason::Interrupted),
+                Ok(Some(Request::Secret { name, answer })) => asking.hear(&name, answer),
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => {
                     self.cancel(&cancel, CancelReason::ClientGone);
@@ -149,6 +149,7 @@ impl Visit<'_> {
 /// One script, from its arrival to its last word.
 struct Errand {
     writer: Arc<Writer>,
+    asking: Arc<Asking>,
     cancel: Cancel,
     id: VisitorId,
     house: Arc<House>,
@@ -193,7 +194,8 @@ impl Errand {
         if run.settings != self.house.settings {
             warnings.push(OTHER_SETTINGS.to_owned());
         }
-        let ended = self.house.host.run(script(run, deadline), &connection, self.cancel.clone(), self.writer.clone());
+        let (cancel, writer, asking) = (self.cancel.clone(), self.writer.clone(), self.asking.clone());
+        let ended = self.house.host.run(script(run, deadline), &connection, cancel, writer, asking);
         warnings.extend(ended.warnings);
         Ok(Done { value: ended.value, fault: ended.fault, warnings })
     }
@@ -331,6 +333,44 @@ impl script::Output for Writer {
     fn write(&self, stream: Stream, text: &str) -> Result<(), script::Closed> {
         let text = self.redactor.output(text).into_owned();
         self.send(&Reply::Output { stream, text }).map_err(|_| script::Closed)
+    }
+}
+
+/// The client's secrets: asked for over its socket, and answered whenever it likes.
+struct Asking {
+    writer: Arc<Writer>,
+    waiting: Mutex<Vec<(String, Answering)>>,
+}
+
+impl Asking {
+    /// Takes the client's answer. From here on no text that leaves the process holds the secret.
+    fn hear(&self, name: &str, answer: SecretAnswer) {
+        let waiting = self.waiting().extract_if(.., |(asked, _)| asked == name).collect::<Vec<_>>();
+        if let SecretAnswer::Granted(granted) = &answer {
+            self.writer.redactor.learn(&granted.value);
+        }
+        for (_, tell) in waiting {
+            tell(match answer.clone() {
+                SecretAnswer::Granted(granted) => Ok(granted),
+                SecretAnswer::Refused(fault) => Err(fault),
+            });
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<(String, Answering)>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl script::Secrets for Asking {
+    fn ask(&self, name: &str, answer: Answering) {
+        self.waiting().push((name.to_owned(), answer));
+        // A client that is gone answers nothing: its script is cancelled.
+        let _ = self.writer.send(&Reply::NeedSecret { name: name.to_owned() });
+    }
+
+    fn hide<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.writer.redactor.output(text)
     }
 }
 

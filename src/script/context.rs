@@ -14,6 +14,8 @@ use super::browser::Browser;
 use super::error::{End, Failure, Thrown};
 use super::host::Output;
 use super::memory;
+use super::secret::{NoSecrets, Secrets};
+use super::state::State;
 use crate::cancel::{Cancel, CancelReason};
 use crate::wire::{FaultCode, Stream};
 
@@ -32,6 +34,12 @@ pub struct Context {
     pub umask: u32,
     /// The script's `args`.
     pub args: Vec<String>,
+    /// The workspace's folder; `None` where there is none.
+    pub root: Option<PathBuf>,
+    /// What scripts of the session leave to each other.
+    pub state: Arc<State>,
+    /// Where secrets come from.
+    pub secrets: Arc<dyn Secrets>,
     /// Where `print` and `debug` go.
     pub output: Arc<dyn Output>,
     /// `None` where a script runs without one: then only what needs it fails.
@@ -55,6 +63,9 @@ impl Context {
             umask: 0o077,
             args: Vec::new(),
             exited: AtomicBool::new(false),
+            root: None,
+            state: Arc::default(),
+            secrets: Arc::new(NoSecrets),
             output,
             browser,
             warnings: Mutex::default(),

@@ -168,16 +168,18 @@ pub fn syntax(error: &ParseError, source: &Source) -> Fault {
     }
 }
 
-/// What the caller is told of a script that failed while it ran.
-pub fn uncaught(error: EvalAltResult, source: &Source) -> Fault {
+/// What the caller is told of a script that failed while it ran. `module` gives the source of a helper module.
+pub fn uncaught(error: EvalAltResult, source: &Source, module: &dyn Fn(&str) -> Option<Source>) -> Fault {
     let mut calls = Vec::new();
     let mut error = error;
-    let mut within = None;
+    let mut within = source.origin.clone();
     loop {
         match error {
             EvalAltResult::ErrorInFunctionCall(name, file, inner, position) => {
-                calls.push(format!("{name} called at {}", at(&source.origin, position)));
-                within = Some(file).filter(|file| !file.is_empty()).or(within);
+                calls.push(format!("{name} called at {}", at(&within, position)));
+                if !file.is_empty() {
+                    within = file;
+                }
                 error = *inner;
             }
             EvalAltResult::ErrorInModule(_, inner, _) => error = *inner,
@@ -186,11 +188,9 @@ pub fn uncaught(error: EvalAltResult, source: &Source) -> Fault {
     }
     calls.reverse();
     let position = error.position();
-    let mut fault = innermost(error, source);
-    fault = place(fault, position, source);
-    if let Some(file) = within {
-        fault = fault.with("source", file);
-    }
+    let module = if within == source.origin { None } else { module(&within) };
+    let source = module.as_ref().unwrap_or(source);
+    let mut fault = place(innermost(error, source), position, source);
     if !calls.is_empty() {
         fault = fault.with("trace", calls);
     }

@@ -24,6 +24,11 @@ fn function_names<'a>() -> impl Iterator<Item = &'a str> {
     SIGNATURES.iter().map(|(name, _)| *name).chain(LANGUAGE.split_ascii_whitespace())
 }
 
+/// Whether every script has a function of that name.
+pub fn is_function(name: &str) -> bool {
+    function_names().any(|known| known == name)
+}
+
 /// What a person calls a type of the language, with its article.
 pub fn kind(type_name: &str) -> &str {
     match type_name {
@@ -41,6 +46,7 @@ pub fn kind(type_name: &str) -> &str {
         "range" | "range=" => "a range",
         other if other.contains("Range") => "a range",
         other if other.ends_with("Expectation") => "an expectation",
+        other if other == "secret" || other.ends_with("::Veiled") => "a secret",
         other => other,
     }
 }

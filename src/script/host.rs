@@ -12,14 +12,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use rhai::{AST, Dynamic, Engine, Scope};
+use rhai::{AST, Dynamic, Engine, EvalAltResult, Position, Scope};
 
 use super::browser::{Browser, Memo};
 use super::context::Context;
 use super::ending::is_silent;
 use super::engine::{self, Source};
 use super::error;
+use super::helpers::{Helpers, Library};
 use super::memory::{self, Meter, SCRIPT_LIMIT};
+use super::secret::Secrets;
+use super::state::State;
 use super::value::{Form, show, write};
 use crate::cancel::Cancel;
 use crate::cdp::Connection;
@@ -86,6 +89,17 @@ pub struct Host {
     root: PathBuf,
     memo: Arc<Memo>,
     memory: Arc<Allowance>,
+    helpers: Helpers,
+    state: Arc<State>,
+}
+
+/// What a script gets from its session.
+struct Given {
+    memory: Arc<Allowance>,
+    root: Option<PathBuf>,
+    library: Arc<Library>,
+    state: Arc<State>,
+    secrets: Arc<dyn Secrets>,
 }
 
 /// The memory that one script may hold: all of it, less what earlier scripts left behind for good.
@@ -124,7 +138,9 @@ impl Host {
     /// A host for the workspace at `root`.
     pub fn new(root: PathBuf) -> Self {
         engine::warm_up();
-        Self { root, memo: Arc::default(), memory: Arc::new(Allowance::new(SCRIPT_LIMIT)) }
+        let helpers = Helpers::new(Some(root.clone()));
+        let memory = Arc::new(Allowance::new(SCRIPT_LIMIT));
+        Self { root, memo: Arc::default(), memory, helpers, state: Arc::default() }
     }
 
     /// The workspace's folder.
@@ -138,25 +154,46 @@ impl Host {
     }
 
     /// Runs a script to its end.
-    pub fn run(&self, script: Script, connection: &Connection, cancel: Cancel, output: Arc<dyn Output>) -> Ended {
+    pub fn run(
+        &self,
+        script: Script,
+        connection: &Connection,
+        cancel: Cancel,
+        output: Arc<dyn Output>,
+        secrets: Arc<dyn Secrets>,
+    ) -> Ended {
         let connection = connection.clone();
         let memo = self.memo.clone();
+        let given = Given {
+            memory: self.memory.clone(),
+            root: Some(self.root.clone()),
+            library: self.helpers.current(),
+            state: self.state.clone(),
+            secrets,
+        };
         // The caller belongs to the script's thread: it is made there.
         let make = move |cancel: &Cancel| Some(Browser::new(connection.caller(cancel), memo));
-        run_with(script, make, &self.memory, cancel, output)
+        run_with(script, given, make, cancel, output)
     }
 }
 
-/// Runs a script that has no browser, and `memory` bytes.
+/// Runs a script that has no browser, no workspace and no caller, and `memory` bytes.
 #[cfg(test)]
 pub fn run_without_browser(script: Script, memory: usize, cancel: Cancel, output: Arc<dyn Output>) -> Ended {
-    run_with(script, |_| None, &Allowance::new(memory), cancel, output)
+    let given = Given {
+        memory: Arc::new(Allowance::new(memory)),
+        root: None,
+        library: Helpers::new(None).current(),
+        state: Arc::default(),
+        secrets: Arc::new(super::secret::NoSecrets),
+    };
+    run_with(script, given, |_| None, cancel, output)
 }
 
 fn run_with(
     script: Script,
+    given: Given,
     browser: impl FnOnce(&Cancel) -> Option<Browser> + Send,
-    memory: &Allowance,
     cancel: Cancel,
     output: Arc<dyn Output>,
 ) -> Ended {
@@ -166,22 +203,29 @@ fn run_with(
         context.cwd = script.cwd;
         context.umask = script.umask;
         context.args = script.args;
+        context.root = given.root;
+        context.state = given.state;
+        context.secrets = given.secrets;
         let source = Source::new(&script.source, &script.origin);
-        let limit = memory.left().min(stack / 2);
-        let (mut ended, lost) = run_here(&Arc::new(context), &source, limit);
-        ended.warnings.extend(memory.charge(lost));
+        let limit = given.memory.left().min(stack / 2);
+        let (mut ended, lost) = run_here(&Arc::new(context), &given.library, &source, limit);
+        ended.warnings.extend(given.memory.charge(lost));
         ended
     };
     on_own_thread(run).unwrap_or_else(|fault| Ended { fault: Some(fault), ..Ended::default() })
 }
 
 /// Runs a script on this thread. Returns also how many bytes of it cannot be freed.
-fn run_here(context: &Arc<Context>, source: &Source, limit: usize) -> (Ended, usize) {
+fn run_here(context: &Arc<Context>, library: &Arc<Library>, source: &Source, limit: usize) -> (Ended, usize) {
     let meter = Meter::start(limit);
     let outcome = {
-        let engine = engine::build(context);
+        let mut engine = engine::build(context);
+        library.equip(&mut engine).iter().for_each(|sentence| context.warn(sentence.clone()));
         let mut scope = engine::scope(&context.args);
-        engine::compile(&engine, source, &scope).and_then(|ast| evaluate(&engine, &mut scope, &ast, source, context))
+        engine::compile(&engine, source, &scope).and_then(|ast| {
+            let failed = |error| error::uncaught(error, source, &|origin| library.source(origin));
+            evaluate(&engine, &mut scope, &ast, source, context).map_err(failed)
+        })
     };
     let lost = memory::used().saturating_sub(length(&outcome));
     drop(meter);
@@ -209,13 +253,13 @@ fn evaluate(
     ast: &AST,
     source: &Source,
     context: &Context,
-) -> Result<Option<String>, Fault> {
-    let value = engine.eval_ast_with_scope::<Dynamic>(scope, ast).map_err(|error| error::uncaught(*error, source))?;
+) -> Result<Option<String>, EvalAltResult> {
+    let value = engine.eval_ast_with_scope::<Dynamic>(scope, ast).map_err(|error| *error)?;
     let is_asked_for = context.has_exited() || !is_silent(source.text());
     if value.is_unit() || !is_asked_for {
         return Ok(None);
     }
-    say_value(&value, context).map(Some).map_err(|failure| error::uncaught(*failure.at(rhai::Position::NONE), source))
+    say_value(&value, context).map(Some).map_err(|failure| *failure.at(Position::NONE))
 }
 
 fn say_value(value: &Dynamic, context: &Context) -> Result<String, error::Failure> {

@@ -119,6 +119,40 @@ pub fn uncounted<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
+/// Counts `work` on its own, from zero up to `limit` bytes: for what outlives the script of this thread.
+pub fn apart<T>(limit: usize, work: impl FnOnce() -> T) -> T {
+    let _before = Before::start(limit);
+    work()
+}
+
+/// The count as it was, to go on with.
+struct Before {
+    running: bool,
+    used: isize,
+    limit: isize,
+}
+
+impl Before {
+    fn start(limit: usize) -> Self {
+        let limit = isize::try_from(limit).unwrap_or(isize::MAX);
+        GAUGE.with(|gauge| Self {
+            running: gauge.running.replace(true),
+            used: gauge.used.replace(0),
+            limit: gauge.limit.replace(limit),
+        })
+    }
+}
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        GAUGE.with(|gauge| {
+            gauge.running.set(self.running);
+            gauge.used.set(self.used);
+            gauge.limit.set(self.limit);
+        });
+    }
+}
+
 /// A value from [`uncounted`] work, which is not counted when it is dropped either.
 pub struct Uncounted<T>(ManuallyDrop<T>);
 
@@ -193,6 +227,19 @@ mod tests {
         assert_eq!((answer.len(), used()), (2 << 20, 0));
         drop(answer);
         assert_eq!(used(), 0);
+    }
+
+    #[test]
+    fn work_counted_apart_has_its_own_limit_and_leaves_the_count_as_it_was() {
+        let _meter = Meter::start(1 << 10);
+        let kept = apart(1 << 20, || {
+            let kept = vec![0_u8; 1 << 19];
+            assert!(!is_over() && !has_room(1 << 19));
+            kept
+        });
+
+        assert_eq!((kept.len(), used()), (1 << 19, 0));
+        uncounted(|| drop(kept));
     }
 
     #[test]

@@ -14,13 +14,18 @@ mod context;
 mod ending;
 mod engine;
 mod error;
+mod files;
+pub mod helpers;
 mod hints;
 mod host;
 pub mod memory;
 mod protocol;
+mod secret;
+mod state;
 mod value;
 
 pub use host::{Closed, Ended, Host, Output, Script, check};
+pub use secret::{Answering, Secrets};
 
 #[cfg(test)]
 mod tests;

@@ -223,7 +223,7 @@ fn a_hostile_script_ends_in_a_clear_error() {
         ("json_parse(\"[\" + [1].to_string())", FaultCode::BadParams),
         (deep.as_str(), FaultCode::Syntax),
         (&format!("{switches}; nope()"), FaultCode::ScriptError),
-        ("import \"/etc/passwd\" as x;", FaultCode::ScriptError),
+        ("import \"/etc/passwd\" as x;", FaultCode::Denied),
         ("eval(\"1\")", FaultCode::Syntax),
         (&"//".repeat(70_000), FaultCode::Usage),
     ] {

@@ -33,6 +33,11 @@ pub enum Reply {
         /// The text, with its newline.
         text: String,
     },
+    /// The script asks for a secret: [`super::Request::Secret`] is the answer.
+    NeedSecret {
+        /// Its name.
+        name: String,
+    },
     /// The script has ended.
     Done(Box<Done>),
     /// The state. Frozen.

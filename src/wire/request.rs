@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One request. A connection opens with `Hello`, then carries one of the others (`Cancel` belongs to a running `Run`).
+use super::Fault;
+use crate::secret::Secret;
+
+/// One request. A connection opens with `Hello`, then carries one of the others (`Cancel` and `Secret` belong to a running `Run`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Request {
@@ -17,6 +20,13 @@ pub enum Request {
     Run(Box<Run>),
     /// Ends the script of this connection; its `Done` still comes.
     Cancel,
+    /// Answers the script of this connection, which asked for a secret.
+    Secret {
+        /// Its name.
+        name: String,
+        /// What is told.
+        answer: SecretAnswer,
+    },
     /// Asks for the state. Frozen.
     Status,
     /// Releases every browser of this session and ends the daemon. Frozen.
@@ -24,6 +34,25 @@ pub enum Request {
     /// A request of a newer build.
     #[serde(other)]
     Unknown,
+}
+
+/// What a script that asked for a secret is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SecretAnswer {
+    /// It may use it.
+    Granted(Granted),
+    /// It may not, or there is no such secret.
+    Refused(Fault),
+}
+
+/// A secret that a script may use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Granted {
+    /// Its value.
+    pub value: Secret,
+    /// The only origin whose pages it is given to.
+    pub origin: Option<String>,
 }
 
 /// One script and whose it is.

@@ -7,12 +7,12 @@ use rhai::{Array, Dynamic, EvalAltResult, ImmutableString, Map, Module, NativeCa
 use super::args::{DEFAULT_TIMEOUT, Options, text, wrong};
 use crate::cdp::{Answer, Call, CallError, Page};
 use crate::ids::SessionId;
-use crate::script::browser::{Browser, failure, value};
+use crate::script::browser::{Browser, failure, map, value};
 use crate::script::context::{Context, with_context};
 use crate::script::error::{Failure, Thrown};
 use crate::script::memory::Uncounted;
 use crate::script::protocol;
-use crate::script::value::{Form, Refusal, write};
+use crate::script::value::{Bound, Params, Refusal, write_params};
 use crate::wire::FaultCode;
 
 type Native<T> = Result<T, Box<EvalAltResult>>;
@@ -120,12 +120,31 @@ impl Destination {
             Self::Page(page) => Some(&page.session),
         }
     }
+
+    /// The origin of the document that the session's page shows now, in the browser's own words; `None` for the browser.
+    fn origin(&self, context: &Context, browser: &Browser, within: Duration) -> Result<Option<String>, Failure> {
+        // The target's URL would not do: it is that of a navigation under way, while the old page is still there.
+        const METHOD: &str = "Page.getFrameTree";
+        let answer = match self {
+            Self::Browser => return Ok(None),
+            Self::Session(session) => {
+                browser.call(context, &Call { method: METHOD, params: "{}", session: Some(session) }, within)?
+            }
+            Self::Page(page) => browser.call_page(context, page, METHOD, "{}", within)?,
+        };
+        let mut reply = map(&answer)?;
+        let frame = reply.remove("frameTree").and_then(|tree| tree.try_cast::<Map>()?.remove("frame"));
+        let origin = frame.and_then(|frame| frame.try_cast::<Map>()?.remove("securityOrigin"));
+        Ok(Some(origin.and_then(|origin| origin.into_string().ok()).unwrap_or_default()))
+    }
 }
 
 /// One command, checked.
 struct Command {
     method: ImmutableString,
     params: String,
+    /// The secrets in the parameters that not every page may see.
+    bound: Vec<Bound>,
     to: Destination,
 }
 
@@ -133,16 +152,29 @@ impl Command {
     fn new(context: &Context, method: &Dynamic, params: &Dynamic, session: &Dynamic) -> Result<Self, Failure> {
         let method = text("the CDP method", method)?;
         wonder(context, &method, params);
-        let params = params_text(&method, params)?;
-        Ok(Self { method, params, to: Destination::new(session)? })
+        let Params { text: params, bound } = params_text(&method, params)?;
+        Ok(Self { method, params, bound, to: Destination::new(session)? })
     }
 
     fn send(&self, context: &Context, browser: &Browser, within: Duration) -> Result<Dynamic, Failure> {
+        self.check_origin(context, browser, within)?;
         let answer = match &self.to {
             Destination::Page(page) => browser.call_page(context, page, &self.method, &self.params, within)?,
             _ => browser.call(context, &self.as_call(self.to.session()), within)?,
         };
         value(&answer)
+    }
+
+    /// Refuses to send a secret to a page of another origin than its own.
+    fn check_origin(&self, context: &Context, browser: &Browser, within: Duration) -> Result<(), Failure> {
+        if self.bound.is_empty() {
+            return Ok(());
+        }
+        let origin = self.to.origin(context, browser, within)?;
+        match self.bound.iter().find(|bound| Some(&bound.origin) != origin.as_ref()) {
+            Some(bound) => Err(elsewhere(&self.method, bound, origin.as_deref()).into()),
+            None => Ok(()),
+        }
     }
 
     fn as_call<'a>(&'a self, session: Option<&'a SessionId>) -> Call<'a> {
@@ -159,14 +191,14 @@ fn wonder(context: &Context, method: &str, params: &Dynamic) {
 }
 
 /// The JSON text of a command's parameters.
-fn params_text(method: &str, params: &Dynamic) -> Result<String, Failure> {
+fn params_text(method: &str, params: &Dynamic) -> Result<Params, Failure> {
     if params.is_unit() {
-        return Ok("{}".to_owned());
+        return Ok(Params { text: "{}".to_owned(), bound: Vec::new() });
     }
     if !params.is_map() {
         return Err(wrong(&format!("{method}: the params"), "a map `#{…}`", params));
     }
-    write(params, Form::Params).map_err(|refusal| match refusal {
+    write_params(params).map_err(|refusal| match refusal {
         Refusal::Unsayable { .. } => {
             let message = format!("{method}: params {refusal}; nothing was sent");
             Thrown::new(FaultCode::BadParams, message).with("method", method.to_owned()).into()
@@ -178,8 +210,10 @@ fn params_text(method: &str, params: &Dynamic) -> Result<String, Failure> {
 fn cdp_all(call: &NativeCallContext, calls: Dynamic, options: Dynamic) -> Native<Array> {
     with_context(call, |context| {
         let commands = commands(context, &calls)?;
-        let deadline = context.until(timeout("cdp_all", options)?);
+        let within = timeout("cdp_all", options)?;
+        let deadline = context.until(within);
         let browser = context.browser()?;
+        commands.iter().try_for_each(|command| command.check_origin(context, browser, within))?;
         let replies = Uncounted::new(|| send_all(browser, &commands, deadline));
         if let Some(end) = context.must_end() {
             return Err(end.into());
@@ -207,6 +241,15 @@ fn send_all(browser: &Browser, commands: &[Command], deadline: Instant) -> Vec<R
         }
     }
     replies
+}
+
+fn elsewhere(method: &str, bound: &Bound, origin: Option<&str>) -> Thrown {
+    let Bound { name, origin: wanted } = bound;
+    let seen = origin.map_or_else(|| "the browser itself".to_owned(), |origin| format!("a page of {origin}"));
+    let message = format!("{method}: the secret `{name}` is for {wanted} only, not for {seen}; nothing was sent");
+    Thrown::new(FaultCode::Denied, message)
+        .with("method", method.to_owned())
+        .hint("open a page of that origin and give its session; GHOST_BROWSER_SECRETS says which secret goes where")
 }
 
 /// Reads `[[method, params, session], …]`; params and session may be left out.

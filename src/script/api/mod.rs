@@ -8,12 +8,15 @@ mod args;
 mod cdp;
 mod compare;
 mod event;
+mod file;
 mod js;
 mod json;
 mod output;
 mod page;
 mod screenshot;
+mod secret;
 mod sized;
+mod state;
 mod time;
 
 use rhai::Module;
@@ -38,6 +41,14 @@ pub const SIGNATURES: &[(&str, &[&str])] = &[
     ("json_stringify", &["(value)"]),
     ("base64_encode", &["(text)", "(blob)"]),
     ("base64_decode", &["(text)"]),
+    ("state_get", &["(name)"]),
+    ("state_set", &["(name, value)"]),
+    ("state_keys", &["()"]),
+    ("read_text", &["(path)"]),
+    ("write_text", &["(path, text)"]),
+    ("write_base64", &["(path, data)"]),
+    ("list_files", &["()", "(path)"]),
+    ("secret", &["(name)"]),
 ];
 
 /// Registers everything.
@@ -52,4 +63,7 @@ pub fn register(module: &mut Module) {
     js::register(module);
     screenshot::register(module);
     event::register(module);
+    state::register(module);
+    file::register(module);
+    secret::register(module);
 }

@@ -12,7 +12,7 @@ mod parse;
 mod write;
 
 pub use parse::{ParseFailure, parse};
-pub use write::{Form, Refusal, show, write};
+pub use write::{Bound, Form, Params, Refusal, show, write, write_params};
 
 /// Nesting beyond this is refused both ways: dropping, cloning and comparing a value recurse.
 pub const DEPTH_LIMIT: usize = 10_000;

@@ -11,6 +11,7 @@ use rhai::{Array, Dynamic, Map};
 
 use super::DEPTH_LIMIT;
 use crate::script::memory;
+use crate::script::secret::{Part, Veiled};
 
 /// Who reads the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,9 +63,37 @@ impl std::error::Error for Refusal {}
 /// [`Refusal`]: JSON has no such value (never for [`Form::Json`] and [`Form::Shown`]), too deep, or more
 /// than the script's memory.
 pub fn write(value: &Dynamic, form: Form) -> Result<String, Refusal> {
-    let mut writer = Writer { out: String::new(), form, depth: 0, path: Vec::new() };
+    let mut writer = Writer::new(form);
     writer.value(value)?;
     Ok(writer.out)
+}
+
+/// The parameters of a command, secrets in them as what they are.
+pub struct Params {
+    /// The text of the object.
+    pub text: String,
+    /// The secrets that not every page may see.
+    pub bound: Vec<Bound>,
+}
+
+/// A secret, and the only origin whose pages it is given to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bound {
+    /// Its name.
+    pub name: String,
+    /// The origin.
+    pub origin: String,
+}
+
+/// The text of a command's parameters: the one text that holds secrets.
+///
+/// # Errors
+/// As [`write`] with [`Form::Params`].
+pub fn write_params(value: &Dynamic) -> Result<Params, Refusal> {
+    let mut writer = Writer::new(Form::Params);
+    writer.bound = Some(Vec::new());
+    writer.value(value)?;
+    Ok(Params { text: writer.out, bound: writer.bound.unwrap_or_default() })
 }
 
 /// What `print` shows: a string or character bare, all else as [`Form::Shown`].
@@ -93,9 +122,15 @@ struct Writer {
     depth: usize,
     /// Filled on the way out of a refusal, innermost first.
     path: Vec<Segment>,
+    /// `None` where the text is not one that secrets go into.
+    bound: Option<Vec<Bound>>,
 }
 
 impl Writer {
+    fn new(form: Form) -> Self {
+        Self { out: String::new(), form, depth: 0, path: Vec::new(), bound: None }
+    }
+
     fn value(&mut self, value: &Dynamic) -> Result<(), Refusal> {
         if value.is_shared() {
             return self.value(&value.flatten_clone());
@@ -217,22 +252,54 @@ impl Writer {
 
     /// Functions, ranges, timestamps, values of the host's own.
     fn other(&mut self, value: &Dynamic) -> Result<(), Refusal> {
+        let veiled = value.read_lock::<Veiled>();
+        if let (Some(veiled), true) = (&veiled, self.bound.is_some()) {
+            return self.unveiled(veiled);
+        }
+        let shown = || veiled.as_ref().map_or_else(|| value.to_string(), |veiled| veiled.to_string());
         match self.form {
             Form::Params | Form::Exact => Err(self.unsayable(kind(value))),
-            Form::Json => self.string(&value.to_string()),
+            Form::Json => self.string(&shown()),
             Form::Shown if self.depth == 0 => {
-                self.put(format_args!("{value}"));
+                self.out.push_str(&shown());
                 Ok(())
             }
-            Form::Shown => self.string(&value.to_string()),
+            Form::Shown => self.string(&shown()),
         }
     }
 
+    /// A text with the values of its secrets, and a note of whom they may be given to.
+    fn unveiled(&mut self, veiled: &Veiled) -> Result<(), Refusal> {
+        self.out.push('"');
+        for part in veiled.parts() {
+            match part {
+                Part::Plain(text) => self.characters(text)?,
+                Part::Hidden(hidden) => {
+                    self.characters(hidden.value.expose())?;
+                    let name = hidden.name.clone();
+                    let bound = hidden.origin.clone().map(|origin| Bound { name, origin });
+                    self.bound.iter_mut().for_each(|all| all.extend(bound.clone()));
+                }
+            }
+            if memory::is_over() {
+                return Err(Refusal::NoRoom);
+            }
+        }
+        self.out.push('"');
+        Ok(())
+    }
+
     fn string(&mut self, text: &str) -> Result<(), Refusal> {
+        self.out.push('"');
+        self.characters(text)?;
+        self.out.push('"');
+        Ok(())
+    }
+
+    fn characters(&mut self, text: &str) -> Result<(), Refusal> {
         if text.len() > 1 << 16 && !memory::has_room(text.len()) {
             return Err(Refusal::NoRoom);
         }
-        self.out.push('"');
         let mut from = 0;
         for (index, byte) in text.bytes().enumerate() {
             if byte >= 0x20 && byte != b'"' && byte != b'\\' {
@@ -243,7 +310,6 @@ impl Writer {
             from = index + 1;
         }
         self.out.push_str(&text[from..]);
-        self.out.push('"');
         Ok(())
     }
 
@@ -280,6 +346,7 @@ fn kind(value: &Dynamic) -> &'static str {
     match value.type_name() {
         "Fn" => "a function",
         "timestamp" => "a timestamp",
+        name if name.ends_with("::Veiled") => "a secret",
         name if name.contains("Range") || name == "range" || name == "range=" => "a range",
         name => name,
     }
