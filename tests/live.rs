@@ -110,3 +110,86 @@ fn an_idle_browser_is_released() {
 
     sandbox.assert_nothing_left();
 }
+
+/// A web server that knows a few pages. Its thread ends with the test's process.
+fn web() -> String {
+    use std::io::{BufRead, BufReader, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    let answer = |path: &str| match path {
+        "/moved" => "HTTP/1.1 302 Found\r\nLocation: /page\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        "/page" => page(
+            "200 OK",
+            "<h1>Hello</h1><script>setTimeout(() => document.body.append(document.createElement('aside')), 200)</script>",
+        ),
+        "/form" => page("200 OK", "<input id=pw autofocus>"),
+        _ => page("404 Not Found", "<h1>Nothing</h1>"),
+    };
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            let first = lines.next().unwrap_or_default();
+            lines.take_while(|line| !line.is_empty()).for_each(drop);
+            let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
+            // The browser may have gone.
+            let _ = (&stream).write_all(answer(&path).as_bytes());
+        }
+    });
+    origin
+}
+
+fn page(status: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+}
+
+#[test]
+fn the_page_module_opens_waits_and_reads() {
+    let sandbox = Sandbox::local();
+    sandbox.script(";").value();
+    let origin = web();
+    let run = |source: &str| sandbox.script(format!("import \"page\" as page; {}", source.replace("ORIGIN", &origin)));
+
+    let opened = run("[page::open(\"ORIGIN/moved\"), page::text(\"h1\"), page::open(\"ORIGIN/none\").status]");
+    assert_eq!(
+        opened.quietly(),
+        format!(r#"[{{"landed":"{origin}/page","requested":"{origin}/moved","status":200}},"Hello",404]"#)
+    );
+    assert_eq!(run("page::open(\"data:text/html,<h1>D</h1>\").status == ()").quietly(), "true");
+    assert_eq!(run("page::open(\"ORIGIN/page\"); page::wait_for(\"aside\"); page::text(\"aside\")").quietly(), "");
+
+    let error = run("page::open(\"http://127.0.0.1:1/\")").fails_with(1).to_owned();
+    assert!(
+        error.contains("cannot open http://127.0.0.1:1/: net::ERR_") && error.contains("helpers/page.rhai:"),
+        "{error}"
+    );
+    assert_eq!(
+        run("try { page::open(\"http://nowhere.invalid/\") } catch (e) { print(e.code) }").quietly(),
+        "load_failed"
+    );
+    assert!(run("page::text(\"#none\")").fails_with(1).contains("no element matches #none"));
+    assert!(run("page::wait_for(\"#none\", 0.2)").fails_with(1).contains("no element matches #none after 0.2 seconds"));
+    assert!(run("page::wait_for(\"#[\")").fails_with(1).contains("SyntaxError"));
+    sandbox.stop();
+}
+
+#[test]
+fn a_bound_secret_is_typed_into_a_page_of_its_origin_and_into_no_other() {
+    let (shop, other) = (web(), web());
+    let mut sandbox = Sandbox::local();
+    sandbox.set("GHOST_BROWSER_SECRETS", format!("SHOP_PW@{shop}")).set("SHOP_PW", "hunter2-and-more");
+    sandbox.script(";").value();
+    let fill = |origin: &str| {
+        sandbox.script(format!(
+            "import \"page\" as page; page::open(\"{origin}/form\"); cdp(\"Input.insertText\", #{{text: secret(\"SHOP_PW\")}}, \
+             ensure_page()); [js(\"pw.value.length\"), js(\"pw.value\")]"
+        ))
+    };
+
+    assert_eq!(fill(&shop).quietly(), "[16,\"[redacted]\"]");
+    assert!(fill(&other).fails_with(1).contains(&format!("not for a page of {other}")));
+    assert_eq!(sandbox.script("js(\"pw.value\")").quietly(), "");
+    sandbox.stop();
+}
