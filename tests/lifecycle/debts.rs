@@ -86,13 +86,20 @@ fn all_means_every_session_and_every_debt_of_the_user() {
 }
 
 fn kill_both(sandbox: &Sandbox, name: &str) {
-    let status = sandbox.ghost(["status", "--json", "--name", name]);
-    let status: serde_json::Value = serde_json::from_str(status.quietly()).unwrap();
-    let process = |key: &str| crate::support::Process::find(status[key].as_i64().unwrap() as i32).unwrap();
+    let status = || -> serde_json::Value {
+        let told = sandbox.ghost(["status", "--json", "--name", name]);
+        serde_json::from_str(told.quietly()).unwrap()
+    };
+    let first = status();
+    let process = |key: &str| crate::support::Process::find(first[key].as_i64().unwrap() as i32).unwrap();
     let (daemon, keeper) = (process("pid"), process("keeper_pid"));
     daemon.signal(nix::sys::signal::Signal::SIGSTOP);
     crate::kill(&keeper);
     crate::kill(&daemon);
+    let until = std::time::Instant::now() + crate::support::PATIENCE;
+    while status()["state"] != "release-unknown" {
+        assert!(std::time::Instant::now() < until, "somebody still pays");
+    }
 }
 
 #[test]

@@ -362,6 +362,8 @@ impl Supervisor {
     fn let_go(&mut self) {
         if let Some(id) = self.current.take() {
             self.since = Instant::now();
+            // What was to be told of it is nobody's news any more.
+            self.warnings.clear();
             self.step(id, Event::Unwanted);
         }
     }
