@@ -90,7 +90,7 @@ impl Supervisor {
     }
 
     /// Runs until there is neither a browser nor a debt nor anybody who wants one, or until nobody could find us any more.
-    pub(super) fn run(mut self, is_findable: impl Fn() -> bool) {
+    pub(super) fn run(&mut self, is_findable: impl Fn() -> bool) {
         let mut look_at = Instant::now() + LOOK_EVERY;
         while !self.is_over() {
             let due = self.next_due().map_or(look_at, |due| due.min(look_at));
