@@ -160,7 +160,13 @@ enum NotBegun {
     /// The daemon ends and took nothing: the client may go to the next one.
     NotTaken,
     /// There is no browser for it.
-    Done(Done),
+    Done(Box<Done>),
+}
+
+impl NotBegun {
+    fn with(fault: Fault, warnings: Vec<String>) -> Self {
+        Self::Done(Box::new(Done { fault: Some(fault), warnings, ..Done::default() }))
+    }
 }
 
 impl Errand {
@@ -168,7 +174,8 @@ impl Errand {
         let _cut_off = self.writer.cut_off_after(&self.cancel);
         let stop = run.stop;
         let done = match self.done(run) {
-            Ok(done) | Err(NotBegun::Done(done)) => done,
+            Ok(done) => done,
+            Err(NotBegun::Done(done)) => *done,
             Err(NotBegun::NotTaken) => return self.writer.hang_up(),
         };
         // Asked before the client has its last word: afterwards every client leaves.
@@ -218,7 +225,7 @@ impl Errand {
                     return Ok((connection, warnings));
                 }
                 Answer::Refused { fault, warnings } => {
-                    return Err(NotBegun::Done(Done { fault: Some(fault), warnings, value: None }));
+                    return Err(NotBegun::with(fault, warnings));
                 }
             }
             has_waited = true;
@@ -234,11 +241,11 @@ impl Errand {
         answer.map_err(|error| match error {
             RecvTimeoutError::Timeout => {
                 self.house.desk.tell(News::Gone(self.id));
-                NotBegun::Done(Done { fault: Some(no_time()), ..Done::default() })
+                NotBegun::with(no_time(), Vec::new())
             }
             RecvTimeoutError::Disconnected if self.cancel.is_cancelled() => {
                 let fault = Fault::new(FaultCode::Cancelled, "cancelled while waiting for a browser");
-                NotBegun::Done(Done { fault: Some(fault), ..Done::default() })
+                NotBegun::with(fault, Vec::new())
             }
             RecvTimeoutError::Disconnected => NotBegun::NotTaken,
         })
