@@ -38,7 +38,7 @@ fn gather(call: &Call, options: &StatusOptions) -> Result<Vec<Status>, Fault> {
 }
 
 /// Every session that has a daemon or owes something.
-fn all(places: &Places) -> Vec<Status> {
+pub(super) fn all(places: &Places) -> Vec<Status> {
     let mut noted = notes::by_session(places);
     let mut found = Vec::new();
     for Live { files, status } in Door::all(places) {

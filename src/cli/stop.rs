@@ -3,7 +3,7 @@
 use super::args::StopOptions;
 use super::call::Call;
 use super::exit::Exit;
-use super::status::first_line;
+use super::status::{self, first_line};
 use super::{output, render};
 use crate::client::notes::{self, Whose};
 use crate::client::{Connection, Door, Live, stale};
@@ -69,7 +69,7 @@ fn sentence(released: u32) -> String {
 /// Tells the sessions of this workspace that were perhaps meant.
 fn name_others(door: &Door) {
     let workspace = door.session.root.display().to_string();
-    let all = Door::all(&door.places).into_iter().map(|live| live.status);
+    let all = status::all(&door.places).into_iter();
     for status in all.filter(|status| status.workspace == workspace) {
         render::hint(&other(&status, &door.session.name));
     }

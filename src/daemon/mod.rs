@@ -127,14 +127,16 @@ impl Daemon {
         Ok(Self { supervisor: Supervisor::new(means, news), visits, lock, socket, launch })
     }
 
-    /// Serves until there is nothing left to hold, then takes the socket away before the lock is anybody else's.
-    fn run(self) {
+    /// Serves until there is nothing left to hold, then takes the socket away before the lock is anybody else's, and before
+    /// those who came too late are sent on: they would come back.
+    fn run(mut self) {
         let is_findable = || self.lock.is_findable() && self.socket.is_still_there();
         self.supervisor.run(is_findable);
         // A swept folder may have a newer daemon's socket by now.
         if is_findable() {
             let _ = fs::remove_file(&self.launch.files.socket);
         }
+        drop(self.supervisor);
         self.visits.wait_for_last_words();
     }
 }

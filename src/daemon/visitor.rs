@@ -163,6 +163,12 @@ enum NotBegun {
     Done(Box<Done>),
 }
 
+impl NotBegun {
+    fn with(fault: Fault, warnings: Vec<String>) -> Self {
+        Self::Done(Box::new(Done { fault: Some(fault), warnings, ..Done::default() }))
+    }
+}
+
 impl Errand {
     fn carry_out(self, run: Run) {
         let _cut_off = self.writer.cut_off_after(&self.cancel);
@@ -219,7 +225,7 @@ impl Errand {
                     return Ok((connection, warnings));
                 }
                 Answer::Refused { fault, warnings } => {
-                    return Err(NotBegun::Done(Box::new(Done { fault: Some(fault), warnings, value: None })));
+                    return Err(NotBegun::with(fault, warnings));
                 }
             }
             has_waited = true;
@@ -235,11 +241,11 @@ impl Errand {
         answer.map_err(|error| match error {
             RecvTimeoutError::Timeout => {
                 self.house.desk.tell(News::Gone(self.id));
-                NotBegun::Done(Box::new(Done { fault: Some(no_time()), ..Done::default() }))
+                NotBegun::with(no_time(), Vec::new())
             }
             RecvTimeoutError::Disconnected if self.cancel.is_cancelled() => {
                 let fault = Fault::new(FaultCode::Cancelled, "cancelled while waiting for a browser");
-                NotBegun::Done(Box::new(Done { fault: Some(fault), ..Done::default() }))
+                NotBegun::with(fault, Vec::new())
             }
             RecvTimeoutError::Disconnected => NotBegun::NotTaken,
         })

@@ -1,6 +1,6 @@
 //! Debts that stay: told by everyone who is asked, and in nobody's way.
 
-use crate::support::{Answer, FakeGateway, Sandbox};
+use crate::support::{Answer, FakeGateway, ReleaseAnswer, Sandbox, ms};
 use crate::{closes_prove_nothing, warnings};
 
 #[test]
@@ -39,6 +39,61 @@ fn a_release_that_succeeds_when_the_next_session_tries_costs_not_even_the_line()
 
     assert_eq!(gateway.releases(), 1);
     sandbox.stop();
+    gateway.assert_nothing_owed();
+}
+
+/// A debt whose next try takes its time.
+fn with_a_slow_debt(gateway: &FakeGateway, sandbox: &Sandbox) {
+    closes_prove_nothing(gateway);
+    gateway.answers_releases_with([ReleaseAnswer::Status(500), ReleaseAnswer::Late(ms(3000), 500)]);
+    sandbox.script("1").quietly();
+    sandbox.stop().fails_with(5);
+}
+
+#[test]
+fn a_calls_own_timeout_counts_while_a_debt_is_tried_again() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    with_a_slow_debt(&gateway, &sandbox);
+
+    sandbox.script_with(["--timeout", "0.5"], "2").fails_with(3);
+
+    assert_eq!(gateway.releases(), 0, "it did not wait");
+    gateway.assert_nothing_owed();
+    assert_eq!(gateway.allocations(), 1);
+}
+
+#[test]
+fn a_caller_that_dies_while_a_debt_is_tried_again_has_asked_for_nothing() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    with_a_slow_debt(&gateway, &sandbox);
+    let caller = sandbox.spawn(["run", "-e", "2"], "");
+    gateway.wait_for("DELETE", "", 2);
+
+    caller.signal(nix::sys::signal::Signal::SIGKILL);
+
+    gateway.assert_nothing_owed();
+    sandbox.wait_for_status("the end", |status| status["state"] == "stopped");
+    assert_eq!(gateway.allocations(), 1);
+    sandbox.assert_nothing_left();
+}
+
+#[test]
+fn a_stop_while_a_debt_is_tried_again_ends_the_caller_that_waits() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    with_a_slow_debt(&gateway, &sandbox);
+    let caller = sandbox.spawn(["run", "-e", "2"], "");
+    gateway.wait_for("DELETE", "", 2);
+    sandbox.wait_for_status("a waiting caller", |status| status["state"] == "release-failed");
+
+    let stopped = sandbox.stop();
+
+    let told = caller.wait();
+    assert!(matches!(told.code, Some(0 | 130)), "{told:#?}");
+    assert!(stopped.fails_with(5).contains("HTTP 500"), "{stopped:#?}");
+    while sandbox.stop().code == Some(5) {}
     gateway.assert_nothing_owed();
 }
 
@@ -86,13 +141,20 @@ fn all_means_every_session_and_every_debt_of_the_user() {
 }
 
 fn kill_both(sandbox: &Sandbox, name: &str) {
-    let status = sandbox.ghost(["status", "--json", "--name", name]);
-    let status: serde_json::Value = serde_json::from_str(status.quietly()).unwrap();
-    let process = |key: &str| crate::support::Process::find(status[key].as_i64().unwrap() as i32).unwrap();
+    let status = || -> serde_json::Value {
+        let told = sandbox.ghost(["status", "--json", "--name", name]);
+        serde_json::from_str(told.quietly()).unwrap()
+    };
+    let first = status();
+    let process = |key: &str| crate::support::Process::find(first[key].as_i64().unwrap() as i32).unwrap();
     let (daemon, keeper) = (process("pid"), process("keeper_pid"));
     daemon.signal(nix::sys::signal::Signal::SIGSTOP);
     crate::kill(&keeper);
     crate::kill(&daemon);
+    let until = std::time::Instant::now() + crate::support::PATIENCE;
+    while status()["state"] != "release-unknown" {
+        assert!(std::time::Instant::now() < until, "somebody still pays");
+    }
 }
 
 #[test]
@@ -124,6 +186,9 @@ fn a_stop_that_finds_nothing_names_what_was_perhaps_meant() {
     assert!(said.stderr.contains("GHOST_GATEWAY_URL"), "{said:#?}");
 
     assert_eq!(gateway.owed().len(), 1, "neither touched it");
-    assert_eq!(sandbox.ghost(["stop", "--name", "side"]).quietly(), "released browser");
-    gateway.assert_nothing_owed();
+    kill_both(&sandbox, "side");
+    let said = sandbox.stop();
+    assert!(said.stderr.contains("(release-unknown): `ghost-browser stop --name side`"), "{said:#?}");
+    sandbox.ghost(["stop", "--name", "side"]).fails_with(5);
+    assert_eq!(sandbox.stop().quietly(), "browser already stopped");
 }

@@ -35,18 +35,18 @@ fn neither_events_nor_pings_nor_looking_extend_it() {
 #[test]
 fn a_script_that_sleeps_computes_or_waits_holds_its_browser() {
     let scripts = [
-        "sleep(2.5); js(\"1+1\")",
-        "let end = timestamp(); while end.elapsed < 2.5 {} js(\"1+1\")",
+        "sleep(1.5); js(\"1+1\")",
+        "let end = timestamp(); while end.elapsed < 1.5 {} js(\"1+1\")",
         "cdp(\"Browser.getVersion\"); js(\"1+1\")",
     ];
     for script in scripts {
         let gateway = FakeGateway::start();
         let version = json!({"product": "Slow/1"});
         gateway.cdp().on("Browser.getVersion", move |_| {
-            crate::support::Reaction::After(ms(2500), Box::new(crate::support::Reaction::Result(version.clone())))
+            crate::support::Reaction::After(ms(1500), Box::new(crate::support::Reaction::Result(version.clone())))
         });
         let mut sandbox = Sandbox::of(&gateway);
-        sandbox.set("GHOST_BROWSER_IDLE_SECONDS", "1");
+        sandbox.set("GHOST_BROWSER_IDLE_SECONDS", "0.7");
 
         assert_eq!(sandbox.script(script).value(), "2", "{script}");
 

@@ -1,11 +1,12 @@
 //! A paid browser is never lost: the life of a browser and of its debt, whatever goes wrong, as the gateway's ledger saw it.
 //!
-//! One file per kind: `races`, `start`, `cancel`, `idle`, `death`, `callers`, `release`, `debts`, `stop`. Where the fault concerns
+//! One file per kind: `races`, `builds`, `start`, `cancel`, `idle`, `death`, `callers`, `release`, `debts`, `stop`. Where the fault concerns
 //! processes and files, the same is shown on a real Chromium.
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod builds;
 mod callers;
 mod cancel;
 mod death;

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use nix::sys::signal::Signal;
+
 use crate::support::{Answer, FakeGateway, Gate, Sandbox, ms};
 
 #[test]
@@ -49,7 +51,7 @@ fn the_first_callers_death_costs_nobody_the_browser() {
     gateway.wait_for("GET", "/json/version", 1);
     let others: Vec<_> = (0..19).map(|_| sandbox.spawn(["run", "-e", "2"], "")).collect();
 
-    first.signal(nix::sys::signal::Signal::SIGKILL);
+    first.signal(Signal::SIGKILL);
     assert_eq!(first.wait().code, None);
     gate.open();
 
@@ -104,5 +106,36 @@ fn a_call_at_the_end_of_another_ones_stop_gets_a_browser_all_the_same() {
     }
 
     assert_eq!(sandbox.ghost(["status"]).quietly(), "stopped");
+    gateway.assert_nothing_owed();
+}
+
+#[test]
+fn a_call_that_meets_an_ending_daemon_goes_to_the_next_one() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    sandbox.script("1").quietly();
+
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGTERM, Signal::SIGTERM] {
+        sandbox.daemon().expect("a daemon").signal(signal);
+        assert_eq!(sandbox.script("2").value(), "2");
+    }
+
+    sandbox.stop();
+    gateway.assert_nothing_owed();
+    assert_eq!(gateway.gets(), gateway.allocations());
+}
+
+#[test]
+fn a_browser_that_is_idle_at_that_moment_is_no_callers_misfortune() {
+    let gateway = FakeGateway::start();
+    let mut sandbox = Sandbox::of(&gateway);
+    sandbox.set("GHOST_BROWSER_IDLE_SECONDS", "0.02");
+
+    // About as long as it takes from one call to the next.
+    for round in 0..30 {
+        assert_eq!(sandbox.script(round.to_string()).value(), round.to_string());
+    }
+
+    sandbox.stop();
     gateway.assert_nothing_owed();
 }

@@ -36,6 +36,23 @@ fn a_delete_is_proof_whatever_the_close_did() {
 }
 
 #[test]
+fn a_release_that_takes_its_time_is_told_as_stopping() {
+    let gateway = FakeGateway::start();
+    closes_prove_nothing(&gateway);
+    gateway.answers_releases_with([ReleaseAnswer::Late(crate::support::ms(1500), 204)]);
+    let sandbox = Sandbox::of(&gateway);
+    sandbox.script("1").quietly();
+    let stop = sandbox.spawn(["stop"], "");
+    gateway.wait_for("DELETE", "", 1);
+
+    assert_eq!(sandbox.ghost(["status"]).quietly(), "stopping");
+
+    assert_eq!(stop.wait().quietly(), "released browser");
+    assert_eq!(sandbox.ghost(["status"]).quietly(), "stopped");
+    gateway.assert_nothing_owed();
+}
+
+#[test]
 fn gone_already_is_released() {
     for status in [404, 410, 200] {
         let gateway = FakeGateway::start();

@@ -90,7 +90,7 @@ impl Supervisor {
     }
 
     /// Runs until there is neither a browser nor a debt nor anybody who wants one, or until nobody could find us any more.
-    pub(super) fn run(mut self, is_findable: impl Fn() -> bool) {
+    pub(super) fn run(&mut self, is_findable: impl Fn() -> bool) {
         let mut look_at = Instant::now() + LOOK_EVERY;
         while !self.is_over() {
             let due = self.next_due().map_or(look_at, |due| due.min(look_at));
@@ -362,6 +362,8 @@ impl Supervisor {
     fn let_go(&mut self) {
         if let Some(id) = self.current.take() {
             self.since = Instant::now();
+            // What was to be told of it is nobody's news any more.
+            self.warnings.clear();
             self.step(id, Event::Unwanted);
         }
     }

@@ -191,6 +191,8 @@ impl Answer {
 #[derive(Debug, Clone, Copy)]
 pub enum ReleaseAnswer {
     Status(u16),
+    /// The same, after a pause.
+    Late(Duration, u16),
     Hang,
     Reset,
 }
