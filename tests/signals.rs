@@ -89,32 +89,11 @@ fn a_signal_during_a_cold_start_has_the_browser_released_unseen() {
 }
 
 #[test]
-fn one_of_two_callers_that_is_interrupted_costs_the_other_nothing() {
-    let gateway = FakeGateway::start();
-    let gate = Gate::closed();
-    gateway.answers_allocations_with([Answer::browser().behind(&gate)]);
-    let sandbox = Sandbox::of(&gateway);
-    let one = sandbox.spawn(["run", "-e", "1"], "");
-    gateway.wait_for("GET", "/json/version", 1);
-    let other = sandbox.spawn(["run", "-e", "2"], "");
-    let callers = |status: &serde_json::Value| status["state"] == "starting";
-    sandbox.wait_for_status("the start", callers);
-
-    one.signal(Signal::SIGINT);
-
-    assert_eq!(one.wait().code, Some(130));
-    gate.open();
-    assert_eq!(other.wait().quietly(), "2");
-    sandbox.stop().quietly();
-    assert_eq!(gateway.allocations(), 1);
-    gateway.assert_nothing_owed();
-}
-
-#[test]
 fn a_second_signal_leaves_at_once_and_the_release_goes_on() {
     let (gateway, sandbox) = with_a_used_browser();
     gateway.cdp().answers_close_with(CloseReply::Drop);
-    gateway.answers_releases_with([ReleaseAnswer::Reset, ReleaseAnswer::Hang]);
+    let gate = Gate::closed();
+    gateway.answers_releases_with([ReleaseAnswer::Behind(gate.clone())]);
     let mut running = sandbox.spawn(["run", "--stop", "-e", "print(\"begun\"); sleep(60);"], "");
     running.line();
     running.signal(Signal::SIGINT);
@@ -123,6 +102,8 @@ fn a_second_signal_leaves_at_once_and_the_release_goes_on() {
     running.signal(Signal::SIGINT);
 
     assert_eq!(running.wait().code, Some(130));
+    assert_eq!(gateway.releases(), 0);
+    gate.open();
     gateway.assert_nothing_owed();
 }
 

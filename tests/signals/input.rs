@@ -101,7 +101,12 @@ fn nothing_on_standard_input_is_a_usage_error() {
     let gateway = FakeGateway::start();
     let sandbox = Sandbox::of(&gateway);
 
-    for line in ["ghost-browser </dev/null", "ghost-browser <&-", "printf '' | ghost-browser", "printf '\\n \\r\\n' | ghost-browser"] {
+    for line in [
+        "ghost-browser </dev/null",
+        "ghost-browser <&-",
+        "printf '' | ghost-browser",
+        "printf '\\n \\r\\n' | ghost-browser",
+    ] {
         let said = sandbox.shell(line);
         assert!(said.fails_with(2).contains("no script to run"), "{line}: {said:#?}");
         assert!(said.stderr.contains("Usage"), "{line}: {said:#?}");

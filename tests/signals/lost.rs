@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{CloseReply, FakeCdp, FakeGateway, Reaction, ReleaseAnswer, Running, Said, Sandbox, Seen};
+use crate::support::{CloseReply, FakeCdp, FakeGateway, Gate, Reaction, ReleaseAnswer, Running, Said, Sandbox, Seen};
 
 /// The ways a connection ends by itself.
 const ENDS: [(&str, fn(&FakeCdp)); 6] = [
@@ -11,7 +11,7 @@ const ENDS: [(&str, fn(&FakeCdp)); 6] = [
     ("close 1000", |cdp| cdp.close(1000)),
     ("close 1001", |cdp| cdp.close(1001)),
     ("close 1011", |cdp| cdp.close(1011)),
-    ("garbage", |cdp| cdp.send_bytes(b"\xff\xff\xff\xff")),
+    ("garbage", |cdp| cdp.send_bytes(&[0xff; 16])),
 ];
 
 /// A script that calls what is never answered, with the call on its way.
@@ -111,15 +111,14 @@ fn a_run_does_not_wait_for_the_release_of_what_it_lost() {
     let gateway = FakeGateway::start();
     let sandbox = Sandbox::of(&gateway);
     let running = in_flight(&gateway, &sandbox);
-    gateway.answers_releases_with([ReleaseAnswer::Hang]);
+    let gate = Gate::closed();
+    gateway.answers_releases_with([ReleaseAnswer::Behind(gate.clone())]);
 
     gateway.cdp().reset();
 
     assert_eq!(running.wait().code, Some(4));
-    gateway.wait_for("DELETE", "", 1);
     assert_eq!(gateway.releases(), 0);
-    // The daemon gives way to its keeper, which need not wait for the gateway that hangs.
-    sandbox.daemon().expect("a daemon that pays").signal(nix::sys::signal::Signal::SIGKILL);
+    gate.open();
     gateway.assert_nothing_owed();
 }
 
@@ -164,7 +163,8 @@ fn every_call_that_waits_ends_with_the_connection() {
 }
 
 /// More than the buffers of both ends of a connection take in.
-const TOO_MUCH: &str = "let s = \"0123456789abcdef\"; while s.len < 16000000 { s += s; } cdp(\"Test.big\", #{s: s}, ())";
+const TOO_MUCH: &str =
+    "let s = \"0123456789abcdef\"; while s.len < 16000000 { s += s; } cdp(\"Test.big\", #{s: s}, ())";
 
 #[test]
 fn what_waits_behind_a_peer_that_stopped_reading_was_not_sent() {
@@ -173,7 +173,7 @@ fn what_waits_behind_a_peer_that_stopped_reading_was_not_sent() {
     sandbox.script("cdp(\"Browser.getVersion\");").quietly();
     gateway.cdp().stop_reading();
     let first = sandbox.spawn(["run", "--json", "-e", TOO_MUCH], "");
-    sandbox.wait_for_status("the large call", |status| status["calls"] == 2);
+    gateway.cdp().wait_for_unread(1 << 15);
     let second = sandbox.spawn(["run", "--json", "-e", "cdp(\"Test.small\")"], "");
     sandbox.wait_for_status("the small call", |status| status["calls"] == 3);
 

@@ -84,7 +84,9 @@ fn the_other_commands_never_panic_where_nobody_reads() {
     let gateway = FakeGateway::start();
     let (sandbox, pid) = warm(&gateway);
 
-    for command in ["status", "status --json", "status --all", "skill", "--help", "run --help", "--version", "workspace"] {
+    for command in
+        ["status", "status --json", "status --all", "skill", "--help", "run --help", "--version", "workspace"]
+    {
         for end in [">/dev/full", ">&-", "| true"] {
             let said = sandbox.shell(&format!("ghost-browser {command} {end}"));
             assert!(!said.stderr.contains("panicked"), "{command} {end}: {said:#?}");

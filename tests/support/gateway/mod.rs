@@ -321,6 +321,10 @@ impl Books {
             Some(ReleaseAnswer::Hang) => return broken(Delivery::Hang),
             Some(ReleaseAnswer::Reset) => return broken(Delivery::Reset),
             Some(ReleaseAnswer::Status(status)) => status,
+            Some(ReleaseAnswer::Behind(gate)) => {
+                gate.wait();
+                self.judge(request, id)
+            }
             None => self.judge(request, id),
         };
         self.ledger.write(Seen::Deleted { id: id.to_owned(), status });
