@@ -347,7 +347,7 @@ impl Books {
     }
 
     fn browser(&self, id: &str) -> Option<Browser> {
-        lock(&self.browsers).iter().find(|browser| browser.id == id).cloned()
+        lock(&self.browsers).iter().rfind(|browser| browser.id == id).cloned()
     }
 
     fn socket(&self, stream: TcpStream, request: &HttpRequest, id: &str) {
