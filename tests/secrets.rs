@@ -118,6 +118,28 @@ fn assert_no_canary(of: &str, text: &[u8]) {
 }
 
 #[test]
+fn the_search_finds_a_canary_in_words_in_files_and_in_processes() {
+    let seen = |look: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(look)).is_err();
+    let spoken = Cage::new();
+    spoken.heard.borrow_mut().push("https://gateway.example/?token=CANARY%2F1".to_owned());
+    let written = Cage::new();
+    written.sandbox.file("deep/notes.txt", "a canary");
+    let mut lived = Cage::new();
+    lived.sandbox.set("GHOST_BROWSER_NAME", "canary");
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = lived.sandbox.command([] as [&str; 0]);
+    command.stdin(reader);
+    let running = Running::start(command, Vec::new());
+
+    assert!(seen(&|| spoken.look_at_words_and_files()));
+    assert!(seen(&|| written.look_at_words_and_files()));
+    assert!(seen(&|| lived.look_at_processes()));
+
+    drop(writer);
+    running.wait();
+}
+
+#[test]
 fn no_gateway_that_cannot_be_reached_or_refuses_gives_one_away() {
     let refusals: [(&str, fn(&Cage) -> String, i32); 4] = [
         ("an unknown host", |_| "https://canary-host.invalid".to_owned(), 3),

@@ -474,5 +474,5 @@ fn is_profile(folder: &Path) -> bool {
 
 fn is_kept(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    [".lock", ".log", "lock", "history"].iter().any(|end| name.ends_with(end))
+    [".lock", ".log", "lock", "history", ".start"].iter().any(|end| name.ends_with(end))
 }
