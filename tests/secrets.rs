@@ -142,14 +142,14 @@ fn the_search_finds_a_canary_in_words_in_files_and_in_processes() {
 #[test]
 fn no_gateway_that_cannot_be_reached_or_refuses_gives_one_away() {
     let refusals: [(&str, fn(&Cage) -> String, i32); 4] = [
-        ("an unknown host", |_| "https://canary-host.invalid".to_owned(), 3),
+        ("an unknown host", |_| "https://nowhere.invalid".to_owned(), 3),
         ("plain HTTP where TLS is meant", |cage| cage.gateway.url().replace("http:", "https:"), 3),
         ("a closed port", |_| "http://127.0.0.1:1".to_owned(), 3),
         ("plain HTTP elsewhere", |_| "http://example.invalid".to_owned(), 2),
     ];
     for (what, base, code) in refusals {
         let mut cage = Cage::new();
-        let base = format!("{}/?api_key=canary-key&plan=canary-plan", base(&cage).replace("canary-host", "nowhere"));
+        let base = format!("{}/?api_key=canary-key&plan=canary-plan", base(&cage));
         cage.sandbox.set("GHOST_GATEWAY_URL", base).set("GHOST_BROWSER_ALLOCATION_TIMEOUT", "0.4");
 
         let said = cage.script("1");
@@ -159,23 +159,9 @@ fn no_gateway_that_cannot_be_reached_or_refuses_gives_one_away() {
     }
 }
 
-#[test]
-fn no_answer_of_a_gateway_gives_one_away() {
-    let talkative = |status: u16| {
-        let body = json!({"error": TOKEN, "webSocketDebuggerUrl": 7, "also": "canary-body"});
-        Answer::status(status).body(&body.to_string()).header("X-Reason", "canary-header")
-    };
-    let answers: [(&str, Answer); 9] = [
-        ("401", talkative(401)),
-        ("403", talkative(403)),
-        ("redirect", Answer::redirect("https://canary-redirect.example/?token=canary")),
-        ("500", talkative(500)),
-        ("no JSON", Answer::browser().id(ID).body("canary-body {")),
-        ("no URL", Answer::json(json!({"canary-key": "canary-value"}))),
-        ("a bad URL", Answer::browser().id(ID).url("ws://canary.example:1/devtools/browser/canary?token=canary")),
-        ("no id", Answer::browser().without_id_header().url("http://canary.example/x?token=canary")),
-        ("cut off", Answer::browser().id(ID).cut_chunk(20)),
-    ];
+/// Runs a script for each of these answers, none of which brings a browser that can be used.
+#[track_caller]
+fn fails_quietly(answers: impl IntoIterator<Item = (&'static str, Answer)>) {
     for (what, answer) in answers {
         let cage = Cage::new();
         cage.gateway.answers_allocations_with([answer.clone(), answer]);
@@ -186,6 +172,34 @@ fn no_answer_of_a_gateway_gives_one_away() {
         cage.call(&["stop"]);
         cage.look_at_words_and_files();
     }
+}
+
+#[test]
+fn no_refusal_of_a_gateway_gives_one_away() {
+    let talkative = |status: u16| {
+        let body = json!({"error": TOKEN, "webSocketDebuggerUrl": 7, "also": "canary-body"});
+        Answer::status(status).body(&body.to_string()).header("X-Reason", "canary-header")
+    };
+
+    fails_quietly([
+        ("401", talkative(401)),
+        ("403", talkative(403)),
+        ("redirect", Answer::redirect("https://canary-redirect.example/?token=canary")),
+        ("500", talkative(500)),
+    ]);
+}
+
+#[test]
+fn no_broken_answer_of_a_gateway_gives_one_away() {
+    let insecure = "ws://canary.example:1/devtools/browser/canary?token=canary";
+
+    fails_quietly([
+        ("no JSON", Answer::browser().id(ID).body("canary-body {")),
+        ("no URL", Answer::json(json!({"canary-key": "canary-value"}))),
+        ("an insecure URL", Answer::browser().id(ID).url(insecure)),
+        ("no id", Answer::browser().without_id_header().url("http://canary.example/x?token=canary")),
+        ("cut off", Answer::browser().id(ID).cut_chunk(20)),
+    ]);
 }
 
 #[test]
@@ -222,7 +236,7 @@ fn a_websocket_that_cannot_be_reached_gives_nothing_away_while_its_release_fails
         let url = format!("wss://{host}:{port}/devtools/browser/canary-browser?token=canary-token");
         cage.gateway.always_answers_allocations_with(Answer::browser().id(ID).url(&url));
 
-        let said = cage.script("1");
+        let said = cage.call(&["run", "-e", "1"]);
 
         assert_eq!(said.code, Some(5), "{what}: {said:#?}");
         assert_eq!(cage.call(&["stop"]).code, Some(5), "{what}");
@@ -337,8 +351,7 @@ fn output_loses_a_secret_in_every_spelling_and_keeps_all_else() {
 
 #[test]
 fn the_chromium_of_this_machine_is_told_no_secret() {
-    let cage = Cage { sandbox: Sandbox::local(), ..Cage::new() };
-    let mut cage = cage;
+    let mut cage = Cage { sandbox: Sandbox::local(), ..Cage::new() };
     cage.sandbox.set("APIFY_TOKEN", TOKEN).set("GHOST_BROWSER_LOG", "debug").set("GHOST_BROWSER_SECRETS", "SHOP");
     cage.sandbox.set("SHOP", "canary-shop").set("CANARY", "canary-variable");
     cage.sandbox.set("HTTPS_PROXY", "http://canary-user:canary-password@127.0.0.1:1/");
@@ -412,8 +425,7 @@ fn the_state_folder_is_for_its_owner_alone() {
 
 #[test]
 fn an_answer_that_never_comes_gives_nothing_away() {
-    let cage = Cage::new();
-    let mut cage = cage;
+    let mut cage = Cage::new();
     cage.sandbox.set("GHOST_BROWSER_ALLOCATION_TIMEOUT", "0.4");
     cage.gateway.always_answers_allocations_with(Answer::browser().id(ID).delivered(Delivery::Hang));
 

@@ -235,6 +235,7 @@ impl Books {
 
     fn serve(&self, mut stream: TcpStream) {
         let Some(request) = HttpRequest::read(&mut stream) else {
+            let _ = plain(400, "").deliver(stream);
             return;
         };
         self.note(&request);
