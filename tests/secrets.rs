@@ -305,6 +305,32 @@ fn an_error_that_quotes_a_secret_shows_none() {
 }
 
 #[test]
+fn a_secret_that_a_script_uses_is_not_seen_whatever_becomes_of_the_call() {
+    let mut cage = Cage::new();
+    cage.sandbox.set("GHOST_BROWSER_SECRETS", "SHOP").set("SHOP", "canary-shop \"1\"");
+    cage.gateway.cdp().on("Test.refuse", |command| Reaction::Error(-32000, format!("no: {}", command.params)));
+    cage.gateway.cdp().on("Test.echo", |command| Reaction::Result(command.params.clone()));
+    cage.gateway.cdp().on("Test.never", |_| Reaction::Never);
+    cage.gateway.cdp().on("Test.close", |_| Reaction::Close(1011));
+
+    for (script, code) in [
+        ("print(secret(\"SHOP\"))", 0),
+        ("secret(\"SHOP\")", 0),
+        ("cdp(\"Test.echo\", #{text: secret(\"SHOP\")})", 0),
+        ("throw cdp(\"Test.echo\", #{text: secret(\"SHOP\")})", 1),
+        ("cdp(\"Test.refuse\", #{text: secret(\"SHOP\")})", 1),
+        ("cdp(\"Test.never\", #{text: secret(\"SHOP\")}, (), #{timeout_ms: 50})", 4),
+        ("cdp(\"Test.close\", #{text: secret(\"SHOP\")})", 4),
+    ] {
+        assert_eq!(cage.script(script).code, Some(code), "{script}");
+    }
+
+    let mut echoes = cage.gateway.cdp().commands().into_iter().filter(|command| command.method == "Test.echo");
+    assert!(echoes.all(|command| command.params["text"] == "canary-shop \"1\""));
+    cage.ends_well();
+}
+
+#[test]
 fn a_syntax_error_shows_no_secret_before_there_is_a_daemon() {
     let cage = Cage::new();
     let quoted = serde_json::to_string(TOKEN).unwrap();

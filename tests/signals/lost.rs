@@ -4,8 +4,10 @@ use serde_json::Value;
 
 use crate::support::{CloseReply, FakeCdp, FakeGateway, Gate, Reaction, ReleaseAnswer, Running, Said, Sandbox, Seen};
 
-/// The ways a connection ends by itself.
-const ENDS: [(&str, fn(&FakeCdp)); 6] = [
+/// A way in which a connection ends by itself, and its name.
+type End = (&'static str, fn(&FakeCdp));
+
+const ENDS: [End; 6] = [
     ("RST", FakeCdp::reset),
     ("FIN", FakeCdp::hang_up),
     ("close 1000", |cdp| cdp.close(1000)),
