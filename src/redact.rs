@@ -18,8 +18,12 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use memchr::memmem::Finder;
+use serde_json::Value;
 
 use crate::secret::Secret;
+use crate::wire::Fault;
+
+pub(crate) use shapes::is_credential;
 
 /// What stands where a secret stood.
 pub const REDACTED: &str = "[redacted]";
@@ -73,6 +77,23 @@ impl Redactor {
         let mut spans = self.find(text);
         spans.extend(shapes::find(text));
         replace(text, spans)
+    }
+
+    /// A fault without secrets, in every text that it holds.
+    pub fn fault(&self, mut fault: Fault) -> Fault {
+        fault.message = self.error(&fault.message).into_owned();
+        fault.hint = fault.hint.map(|hint| self.error(&hint).into_owned());
+        fault.context.values_mut().for_each(|value| self.clean(value));
+        fault
+    }
+
+    fn clean(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.error(text).into_owned(),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.clean(item)),
+            Value::Object(fields) => fields.values_mut().for_each(|field| self.clean(field)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
     }
 
     fn find(&self, text: &str) -> Vec<Range<usize>> {

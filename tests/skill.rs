@@ -1,11 +1,12 @@
-//! What the documents tell agents and people to type works when it is typed.
+//! What the documents tell agents and people to type works when it is typed, and so do the scripts beside them.
 
 mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use support::Sandbox;
+use support::{CloseReply, FakeGateway, Reaction, Running, Sandbox};
 
 /// A fenced block: its language and its text.
 struct Block {
@@ -67,6 +68,65 @@ fn every_script_in_the_documents_and_examples_parses() {
 }
 
 /// Scripts of their own blocks and of here-documents.
+#[test]
+fn the_script_for_the_hosted_gateway_sends_nothing_unless_it_is_told_to() {
+    let gateway = FakeGateway::start();
+    let url = gateway.url();
+    let base = [("GHOST_GATEWAY_URL", url.as_str())];
+    let (token, yes) = (("APIFY_TOKEN", "t"), ("GHOST_HOSTED_TEST", "yes"));
+
+    for variables in [&[][..], &[token], &[yes], &[token, ("GHOST_HOSTED_TEST", "1")]] {
+        let said = test_hosted(&[&base, variables].concat());
+        assert!(said.fails_with(2).contains("hint: APIFY_TOKEN="), "{said:#?}");
+    }
+    test_hosted(&[token, yes, ("GHOST_GATEWAY_URL", "local")]).fails_with(2);
+
+    assert_eq!(gateway.requests(), 0);
+}
+
+#[test]
+fn the_script_for_the_hosted_gateway_says_what_it_allocates_and_releases_it() {
+    let gateway = FakeGateway::start();
+    gateway.wants_token("t");
+    let sandbox = Sandbox::of(&gateway);
+    let state = sandbox.state();
+    let variables = [
+        ("APIFY_TOKEN", "t"),
+        ("GHOST_HOSTED_TEST", "yes"),
+        ("GHOST_GATEWAY_URL", &gateway.url()),
+        ("GHOST_BROWSER_RUNTIME_DIR", state.to_str().unwrap()),
+    ];
+
+    let said = test_hosted(&variables);
+
+    assert_eq!(said.code, Some(0), "{said:#?}");
+    assert!(said.stderr.contains("allocating three browsers"), "{said:#?}");
+    assert!(said.stderr.ends_with("every browser of this test is released: confirmed\n"), "{said:#?}");
+    assert_eq!(gateway.allocations(), 3);
+    gateway.assert_nothing_owed();
+}
+
+#[test]
+fn the_script_for_the_hosted_gateway_releases_what_it_has_when_it_fails() {
+    let gateway = FakeGateway::start();
+    gateway.cdp().on("Runtime.evaluate", |_| Reaction::Error(-32000, "no".to_owned()));
+    let sandbox = Sandbox::of(&gateway);
+    let state = sandbox.state();
+    gateway.answers_releases_with([500]);
+    gateway.cdp().answers_close_with(CloseReply::Drop);
+
+    let said = test_hosted(&[
+        ("APIFY_TOKEN", "t"),
+        ("GHOST_HOSTED_TEST", "yes"),
+        ("GHOST_GATEWAY_URL", &gateway.url()),
+        ("GHOST_BROWSER_RUNTIME_DIR", state.to_str().unwrap()),
+    ]);
+
+    assert_eq!(said.code, Some(1), "{said:#?}");
+    assert!(said.stderr.ends_with("every browser of this test is released: confirmed\n"), "{said:#?}");
+    gateway.assert_nothing_owed();
+}
+
 fn scripts_of(document: &str) -> Vec<String> {
     blocks(document)
         .into_iter()
@@ -102,4 +162,13 @@ fn examples() -> Vec<PathBuf> {
 
 fn read(file: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
+}
+
+/// Runs `scripts/test-hosted` with nothing but what is given and a search path.
+fn test_hosted(variables: &[(&str, &str)]) -> support::Said {
+    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/test-hosted"));
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.envs(variables.iter().copied()).env("GHOST_HOSTED_BINARY", env!("CARGO_BIN_EXE_ghost-browser"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Running::start(command, Vec::new()).wait()
 }

@@ -15,6 +15,8 @@ use super::progress::Progress;
 use super::source::{self, Source};
 use super::{output, render};
 use crate::client::{Door, Listener, Outcome, Program, Start, interrupt};
+use crate::config::{GatewayChoice, Settings};
+use crate::redact::Redactor;
 use crate::script;
 use crate::wire::{Fault, Phase, Run, Stream};
 
@@ -78,7 +80,17 @@ fn execute(
         settings: settings.digest(),
     };
     let make = || Run { timeout_ms: options.timeout.map(|limit| left_of(limit, call.started)), ..template.clone() };
-    door.run(&begin, &make, screen)
+    door.run(&begin, &make, screen).map_err(|fault| redactor(&settings).fault(fault))
+}
+
+/// Knows what the daemon's knows of the settings: an error of our own shows the source line, too.
+fn redactor(settings: &Settings) -> Redactor {
+    let redactor = Redactor::new();
+    settings.token.iter().for_each(|token| redactor.learn(token));
+    if let GatewayChoice::Hosted { base, .. } = &settings.gateway {
+        redactor.learn_query(base);
+    }
+    redactor
 }
 
 /// Whether the script parses. Asked only where no daemon lives, which would check it itself before it takes a browser.

@@ -27,9 +27,13 @@ fn stop_one(call: &Call) -> Result<Exit, Fault> {
         None => None,
     };
     let whose = Whose::Session(&door.session.key);
-    if let Some(mut stopped) = told {
-        stopped.unconfirmed.extend(notes::clear(&door.places, &whose).unconfirmed);
-        return report(&stopped);
+    if let Some(stopped) = told {
+        // The keeper of an earlier daemon may still be paying. Where a daemon lives, notes are held by that one, too.
+        let left = match door.find()? {
+            None => notes::settle(&door.places, &whose),
+            Some(_) => notes::clear(&door.places, &whose),
+        };
+        return report(&both(stopped, left));
     }
     // No daemon, or one that ended under our hands: what it left behind tells the rest.
     let settled = notes::settle(&door.places, &whose);
@@ -39,6 +43,12 @@ fn stop_one(call: &Call) -> Result<Exit, Fault> {
         name_others(&door);
     }
     report(&settled)
+}
+
+fn both(mut stopped: Stopped, left: Stopped) -> Stopped {
+    stopped.released += left.released;
+    stopped.unconfirmed.extend(left.unconfirmed);
+    stopped
 }
 
 /// Where no state folder could be looked into, nothing is known.

@@ -264,25 +264,9 @@ impl Errand {
             *value = redactor.output(value).into_owned();
         }
         done.warnings.iter_mut().for_each(clean);
-        done.fault = done.fault.map(|fault| redacted_fault(fault, redactor));
+        done.fault = done.fault.map(|fault| redactor.fault(fault));
         done
     }
-}
-
-/// A fault without secrets, in every text that it holds.
-pub(super) fn redacted_fault(mut fault: Fault, redactor: &Redactor) -> Fault {
-    fn walk(value: &mut serde_json::Value, redactor: &Redactor) {
-        match value {
-            serde_json::Value::String(text) => *text = redactor.error(text).into_owned(),
-            serde_json::Value::Array(items) => items.iter_mut().for_each(|item| walk(item, redactor)),
-            serde_json::Value::Object(fields) => fields.values_mut().for_each(|field| walk(field, redactor)),
-            _ => {}
-        }
-    }
-    fault.message = redactor.error(&fault.message).into_owned();
-    fault.hint = fault.hint.map(|hint| redactor.error(&hint).into_owned());
-    fault.context.values_mut().for_each(|value| walk(value, redactor));
-    fault
 }
 
 fn script(run: Run, deadline: Option<Instant>) -> Script {

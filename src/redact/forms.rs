@@ -9,7 +9,9 @@ pub(super) fn of(secret: &str) -> Vec<String> {
     forms.extend(percent_decoded(secret));
     forms.push(percent_encoded(secret, b"0123456789ABCDEF"));
     forms.push(percent_encoded(secret, b"0123456789abcdef"));
-    forms.push(json_escaped(secret));
+    // A page's own JSON is a string in ours: escaped twice.
+    let escaped = json_escaped(secret);
+    forms.extend([json_escaped(&escaped), escaped]);
     forms.retain(|form| form.len() >= SHORTEST);
     forms.sort();
     forms.dedup();

@@ -10,7 +10,7 @@ use super::forms::percent_decoded;
 const NAMES: [&str; 3] = ["token", "key", "authorization"];
 
 /// Names that credentials have in the queries of URLs that we are given.
-const NAMES_IN_URLS: [&str; 7] = ["token", "key", "auth", "secret", "password", "signature", "session"];
+const NAMES_IN_URLS: [&str; 9] = ["token", "key", "auth", "secret", "pass", "sig", "cred", "jwt", "session"];
 
 /// A shorter value is a word, not a credential: `key: "Enter"`.
 const SHORTEST: usize = 6;
@@ -27,6 +27,11 @@ pub(super) fn find(text: &str) -> Vec<Range<usize>> {
     spans
 }
 
+/// Whether a parameter of that name, in the query of a URL that we are given, is a credential.
+pub(crate) fn is_credential(name: &str) -> bool {
+    names(&NAMES_IN_URLS, name)
+}
+
 /// The values of credentials in the query of `url`, as written and decoded.
 pub(super) fn credentials_of(url: &str) -> Vec<String> {
     let Some((_, query)) = url.split_once('?') else {
@@ -35,7 +40,7 @@ pub(super) fn credentials_of(url: &str) -> Vec<String> {
     let query = query.split('#').next().unwrap_or_default();
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     pairs
-        .filter(|(name, _)| names(&NAMES_IN_URLS, name))
+        .filter(|(name, _)| is_credential(name))
         .flat_map(|(_, value)| [Some(value.to_owned()), percent_decoded(value)])
         .flatten()
         .collect()

@@ -1,4 +1,5 @@
 use super::*;
+use crate::wire::FaultCode;
 
 fn knowing(secrets: &[&str]) -> Redactor {
     let redactor = Redactor::new();
@@ -17,6 +18,7 @@ fn a_known_secret_is_taken_out_in_every_spelling() {
         ("t%2Fk%22n%20%C3%A9%3F", "[redacted]"),
         ("t%2fk%22n%20%c3%a9%3f", "[redacted]"),
         (r#"{"x":"t/k\"n é?"}"#, r#"{"x":"[redacted]"}"#),
+        (r#"{"x":"{\"y\":\"t/k\\\"n é?\"}"}"#, r#"{"x":"{\"y\":\"[redacted]\"}"}"#),
         ("plain%2Ftext plain/text", "[redacted] [redacted]"),
         ("plain%252Ftext", "[redacted]"),
         ("t/k\"n é?t/k\"n é?", "[redacted][redacted]"),
@@ -88,6 +90,17 @@ fn a_secret_url_is_taken_out_whole() {
         redactor.output("at wss://h.example/devtools/browser/9?token=canary1, canary1"),
         "at [redacted], [redacted]"
     );
+}
+
+#[test]
+fn a_fault_loses_secrets_in_every_text_that_it_holds() {
+    let fault = Fault::new(FaultCode::Usage, "a canary22").hint("b canary22");
+    let fault = fault.with("deep", vec!["c canary22".to_owned()]).with("line", 7);
+
+    let clean = serde_json::to_string(&knowing(&["canary22"]).fault(fault)).unwrap();
+
+    assert!(!clean.contains("canary22"), "{clean}");
+    assert_eq!(clean.matches(REDACTED).count(), 3);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::support::{Answer, FakeGateway, Gate, Running, Sandbox};
+use crate::support::{Answer, FakeGateway, Gate, Process, ReleaseAnswer, Running, Sandbox};
 use crate::{ENDLESS, closes_prove_nothing, daemon_and_keeper, kill, warnings};
 
 /// What a keeper may take, on a machine that does other things too.
@@ -48,6 +48,27 @@ fn stop_waits_for_the_keeper_that_pays() {
 
     gateway.assert_nothing_owed();
     assert_eq!(gateway.deletes(), 2);
+}
+
+#[test]
+fn stop_waits_for_the_keeper_that_pays_beside_a_new_daemon() {
+    let gateway = FakeGateway::start();
+    let gate = Gate::closed();
+    gateway.answers_releases_with([ReleaseAnswer::Behind(gate.clone())]);
+    let sandbox = Sandbox::of(&gateway);
+    sandbox.script("1").quietly();
+    let (daemon, _) = daemon_and_keeper(&sandbox);
+    kill(&daemon);
+    gateway.wait_for("DELETE", "", 1);
+    sandbox.script("2").value();
+
+    let stop = sandbox.spawn(["stop"], "");
+    sandbox.wait_for_status("the keeper alone", |status| status["state"] == "release-failed");
+    assert!(Process::find(stop.pid()).is_some(), "it has not answered yet");
+    gate.open();
+
+    assert!(stop.wait().quietly().starts_with("released "));
+    assert_eq!(gateway.owed(), [""; 0]);
 }
 
 #[test]

@@ -57,6 +57,10 @@ fn read_head(stream: &mut impl Read) -> Option<String> {
     while !head.ends_with(b"\r\n\r\n") {
         stream.read_exact(&mut byte).ok()?;
         head.push(byte[0]);
+        // Another protocol, TLS for one: a server does not wait for more of it.
+        if !head[0].is_ascii_alphabetic() {
+            return None;
+        }
     }
     String::from_utf8(head).ok()
 }

@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,6 +34,9 @@ const LOOK: Duration = Duration::from_millis(10);
 pub struct Sandbox {
     root: PathBuf,
     env: Vec<(OsString, OsString)>,
+    program: PathBuf,
+    /// Whom everything runs as; `None`: whom the test runs as.
+    user: Option<u32>,
     /// Daemons and keepers that `status` named: known even where `/proc` says little of them.
     met: RefCell<Vec<Process>>,
 }
@@ -49,7 +53,8 @@ impl Sandbox {
             made.unwrap_or_else(|error| panic!("make {}: {error}", root.join(folder).display()));
         }
         let root = root.canonicalize().expect("the folder was just made");
-        let mut sandbox = Self { root, env: Vec::new(), met: RefCell::default() };
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_ghost-browser"));
+        let mut sandbox = Self { root, env: Vec::new(), program, user: None, met: RefCell::default() };
         sandbox.set("PATH", std::env::var_os("PATH").unwrap_or_default());
         sandbox.set("HOME", sandbox.root.join("home"));
         sandbox.set("TMPDIR", sandbox.root.join("tmp"));
@@ -72,6 +77,23 @@ impl Sandbox {
             sandbox.set("GHOST_BROWSER_CHROMIUM", chromium);
         }
         sandbox
+    }
+
+    /// Has everything run as nobody in particular where the test is the superuser, who may look into every process.
+    pub fn without_privileges(mut self) -> Self {
+        const NOBODY: u32 = 65534;
+        if nix::unistd::geteuid().is_root() {
+            // Nobody can get to a build folder below a home. A link, since a copy might still be open for writing.
+            let program = self.root.join("ghost-browser");
+            let linked =
+                fs::hard_link(&self.program, &program).or_else(|_| fs::copy(&self.program, &program).map(drop));
+            linked.unwrap_or_else(|error| panic!("put the binary in {}: {error}", program.display()));
+            for folder in ["", "home", "work", "tmp"] {
+                std::os::unix::fs::chown(self.root.join(folder), Some(NOBODY), Some(NOBODY)).expect("give it away");
+            }
+            (self.program, self.user) = (program, Some(NOBODY));
+        }
+        self
     }
 
     /// Sets a variable for every run from now on.
@@ -110,7 +132,7 @@ impl Sandbox {
 
     /// The command, ready to be changed and run.
     pub fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
-        let mut command = self.prepare(Command::new(env!("CARGO_BIN_EXE_ghost-browser")));
+        let mut command = self.prepare(Command::new(&self.program));
         command.args(args);
         command
     }
@@ -118,6 +140,9 @@ impl Sandbox {
     fn prepare(&self, mut command: Command) -> Command {
         command.env_clear().envs(self.env.iter().cloned()).current_dir(self.work());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
         command
     }
 
@@ -148,7 +173,7 @@ impl Sandbox {
     /// Runs a line of shell in the sandbox, with the binary on its `PATH`.
     #[track_caller]
     pub fn shell(&self, line: &str) -> Said {
-        let binary = Path::new(env!("CARGO_BIN_EXE_ghost-browser"));
+        let binary = &self.program;
         let path = std::env::var_os("PATH").unwrap_or_default();
         let folders = binary.parent().into_iter().map(Path::to_owned).chain(std::env::split_paths(&path));
         let mut shell = self.prepare(Command::new("sh"));
@@ -248,6 +273,15 @@ impl Sandbox {
         }
         assert!(!self.state().exists(), "the state folder was made");
         assert!(found.is_empty(), "created: {found:#?}");
+    }
+
+    /// Ends every process by force and clears away what it leaves: for tests whose debt nothing can pay.
+    pub fn give_up(&self) {
+        self.end_everything();
+        wait_until(GONE, || self.processes().is_empty()).expect("what was killed ends");
+        for path in self.litter() {
+            fs::remove_file(&path).unwrap_or_else(|error| panic!("remove {}: {error}", path.display()));
+        }
     }
 
     fn end_everything(&self) {
@@ -440,5 +474,5 @@ fn is_profile(folder: &Path) -> bool {
 
 fn is_kept(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    [".lock", ".log", "lock", "history"].iter().any(|end| name.ends_with(end))
+    [".lock", ".log", "lock", "history", ".start"].iter().any(|end| name.ends_with(end))
 }

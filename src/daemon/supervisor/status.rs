@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use super::Supervisor;
 use super::holding::Holding;
-use crate::daemon::visitor::redacted_fault;
 use crate::lease::Lease;
 use crate::wire::{BUILD, Status, StatusState};
 
@@ -39,7 +38,7 @@ impl Supervisor {
             Lease::Unpaid { why, .. } | Lease::Owed { why } => why.clone(),
             _ => return None,
         };
-        Some(redacted_fault(why, &self.means.redactor).message)
+        Some(self.means.redactor.fault(why).message)
     }
 }
 

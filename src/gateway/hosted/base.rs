@@ -7,14 +7,12 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use crate::proxy;
+use crate::redact::is_credential;
 use crate::secret::Secret;
 use crate::wire::{Fault, FaultCode};
 
 /// Everything but RFC 3986's unreserved characters.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-
-/// Parts of a query parameter's name that make its value a credential.
-const CREDENTIALS: [&str; 8] = ["token", "key", "auth", "secret", "pass", "sig", "cred", "jwt"];
 
 /// A gateway's base URL that passed the refusals. Its query may hold a token, so it is shown by its host only.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -140,10 +138,6 @@ pub(super) fn query(own: Option<&str>, token: Option<&Secret>) -> String {
 
 /// The values of a query's parameters that are named like credentials.
 pub(super) fn credentials(url: &Url) -> Vec<Secret> {
-    let is_credential = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        CREDENTIALS.iter().any(|part| name.contains(part))
-    };
     url.query_pairs()
         .filter(|(name, value)| is_credential(name) && !value.is_empty())
         .map(|(_, value)| Secret::new(value.into_owned()))

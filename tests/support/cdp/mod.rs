@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tungstenite::protocol::{Message, Role, WebSocket, WebSocketConfig};
 
-use super::ledger::{Ledger, lock};
+use super::ledger::{Ledger, PATIENCE, lock};
 use chromium::Chromium;
 use wire::Ear;
 pub(super) use wire::Wire;
@@ -214,6 +214,18 @@ impl FakeCdp {
         self.each_wire(Wire::go_deaf);
     }
 
+    /// Waits until so many bytes have come to a connection that does not read them.
+    #[track_caller]
+    pub fn wait_for_unread(&self, bytes: usize) {
+        let end = Instant::now() + PATIENCE;
+        let mut unread = 0;
+        while unread < bytes {
+            assert!(Instant::now() < end, "waited in vain for {bytes} unread bytes: {unread}");
+            std::thread::sleep(Duration::from_millis(5));
+            self.each_wire(|wire| unread = unread.max(wire.unread()));
+        }
+    }
+
     /// Opens a page as the browser itself would, and gives its target id.
     pub fn open_page(&self, url: &str) -> String {
         let mut target = String::new();
@@ -239,7 +251,7 @@ impl FakeCdp {
         peers.iter().flat_map(|peer| lock(&peer.model).sessions()).collect()
     }
 
-    fn each_wire(&self, act: impl Fn(&Wire)) {
+    fn each_wire(&self, mut act: impl FnMut(&Wire)) {
         let peers = lock(&self.0.peers).clone();
         peers.iter().filter_map(|peer| peer.wire.upgrade()).for_each(|wire| act(&wire));
     }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 
@@ -82,6 +82,15 @@ impl Wire {
 
     pub(super) fn go_deaf(&self) {
         self.become_(Mood::Deaf);
+    }
+
+    /// Bytes that have come and were not read.
+    pub(super) fn unread(&self) -> usize {
+        let mut bytes: nix::libc::c_int = 0;
+        // SAFETY: a descriptor that lives and a number to write to.
+        let told = unsafe { nix::libc::ioctl(self.socket.as_raw_fd(), nix::libc::FIONREAD as _, &mut bytes) };
+        assert_eq!(told, 0, "ask the kernel: {}", io::Error::last_os_error());
+        bytes as usize
     }
 
     fn become_(&self, mood: Mood) {

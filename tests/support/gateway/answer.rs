@@ -188,11 +188,13 @@ impl Answer {
 }
 
 /// One scripted answer to a DELETE.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub enum ReleaseAnswer {
     Status(u16),
     /// The same, after a pause.
     Late(Duration, u16),
+    /// Truthfully, once the gate is open.
+    Behind(Gate),
     Hang,
     Reset,
 }
@@ -204,7 +206,7 @@ impl From<u16> for ReleaseAnswer {
 }
 
 /// Holds answers back until the test opens it.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
 impl Gate {
@@ -217,7 +219,7 @@ impl Gate {
         self.0.1.notify_all();
     }
 
-    fn wait(&self) {
+    pub(super) fn wait(&self) {
         let open = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.0.1.wait_while(open, |open| !*open);
         drop(waited.unwrap_or_else(PoisonError::into_inner));

@@ -235,6 +235,7 @@ impl Books {
 
     fn serve(&self, mut stream: TcpStream) {
         let Some(request) = HttpRequest::read(&mut stream) else {
+            let _ = plain(400, "").deliver(stream);
             return;
         };
         self.note(&request);
@@ -325,6 +326,10 @@ impl Books {
                 std::thread::sleep(pause);
                 status
             }
+            Some(ReleaseAnswer::Behind(gate)) => {
+                gate.wait();
+                self.judge(request, id)
+            }
             None => self.judge(request, id),
         };
         self.ledger.write(Seen::Deleted { id: id.to_owned(), status });
@@ -347,7 +352,7 @@ impl Books {
     }
 
     fn browser(&self, id: &str) -> Option<Browser> {
-        lock(&self.browsers).iter().find(|browser| browser.id == id).cloned()
+        lock(&self.browsers).iter().rfind(|browser| browser.id == id).cloned()
     }
 
     fn socket(&self, stream: TcpStream, request: &HttpRequest, id: &str) {
