@@ -106,6 +106,8 @@ struct Attachment {
 #[derive(Default)]
 struct Target {
     watch: Option<SessionId>,
+    /// The page that opened it: both may run on one thread.
+    opener: Option<TargetId>,
     enabling: Option<Instant>,
     dialog: Option<Dialog>,
     crashed: bool,
@@ -140,6 +142,7 @@ struct AttachedToTarget {
 #[serde(rename_all = "camelCase")]
 struct TargetInfo {
     target_id: String,
+    opener_id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -205,6 +208,7 @@ impl Pages {
         }
         let entry = self.targets.entry(target.clone()).or_default();
         entry.watch = Some(session.clone());
+        entry.opener = attached.target_info.opener_id.as_deref().map(TargetId::from);
         entry.enabling = Some(now);
         // Back to back, awaiting neither: a page that waits for the debugger answers nothing until it is let go.
         vec![
@@ -270,6 +274,26 @@ impl Pages {
     /// The open dialog of the page behind a session.
     pub(super) fn dialog_on(&self, session: &SessionId) -> Option<&Dialog> {
         self.target_of(session)?.dialog.as_ref()
+    }
+
+    /// A dialog that may hold up the page behind a session: its own, or one of a page that opened it or was opened by it,
+    /// however far apart. Chromium runs such pages on one thread when their sites are the same.
+    pub(super) fn dialog_near(&self, session: &SessionId) -> Option<(&TargetId, &Dialog)> {
+        let family = self.ancestor(self.page_of(session)?);
+        let mut open = self.targets.iter().filter_map(|(page, target)| Some((page, target.dialog.as_ref()?)));
+        open.find(|(page, _)| self.ancestor(page) == family)
+    }
+
+    fn ancestor<'a>(&'a self, page: &'a TargetId) -> &'a TargetId {
+        let mut page = page;
+        // A page never opens its own opener, so this ends; the bound is for a browser that says otherwise.
+        for _ in 0..self.targets.len() {
+            match self.targets.get(page).and_then(|target| target.opener.as_ref()) {
+                Some(opener) => page = opener,
+                None => break,
+            }
+        }
+        page
     }
 
     /// Whether the page behind a session has crashed and was not reloaded.
