@@ -149,6 +149,40 @@ fn p2_a_lost_session_is_attached_again_to_the_same_page_and_what_ran_runs_once()
 }
 
 #[test]
+fn p2_only_what_provably_did_not_run_is_sent_again() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    let lost = || Reaction::Error(-32001, "Session with given id not found.".to_owned());
+    gateway
+        .cdp()
+        .on("Test.lost", move |command| if command.nth == 0 { lost() } else { Reaction::Result(json!({"n": 2})) });
+    let navigated = "Inspected target navigated or closed".to_owned();
+    gateway.cdp().on("Test.navigated", move |_| Reaction::Error(-32000, navigated.clone()));
+    gateway.cdp().on("Test.failed", |_| Reaction::Error(-32000, "Session with given id not found.".to_owned()));
+    gateway.cdp().on("Test.never", |_| Reaction::Never);
+
+    let said = sandbox.script(script(
+        r#"
+        let page = ensure_page();
+        print(cdp("Test.lost", #{}, page).n);
+        print([
+            code(|| cdp("Test.navigated", #{}, page)), code(|| cdp("Test.failed", #{}, page)),
+            code(|| cdp("Test.never", #{}, page, #{timeout_ms: 100})),
+        ]);
+        ensure_page().target_id == page.target_id"#,
+    ));
+
+    assert_eq!(said.quietly(), "2\n[\"outcome_unknown\",\"cdp_error\",\"outcome_unknown\"]\ntrue");
+    let sent = |method: &str| gateway.cdp().count(method);
+    assert_eq!([sent("Test.lost"), sent("Test.navigated"), sent("Test.failed"), sent("Test.never")], [2, 1, 1, 1]);
+    let attached = gateway.cdp().commands().into_iter().filter(|command| command.method == "Target.attachToTarget");
+    let targets: Vec<_> = attached.map(|command| command.params["targetId"].clone()).collect();
+    assert!(targets.len() == 2 && targets[0] == targets[1], "{targets:?}");
+    sandbox.stop();
+    gateway.assert_nothing_owed();
+}
+
+#[test]
 fn p3_a_crash_ends_what_is_pending_on_its_page_and_nothing_else() {
     let sandbox = Sandbox::local();
     let crash = script(
@@ -186,8 +220,11 @@ fn p4_a_confirm_waits_for_an_answer_that_another_call_can_give() {
     let asks = script(
         r#"
         ensure_page();
+        let before = page_info();
         print(code(|| js("window.answer = confirm('Really?')")));
-        page_info().dialog"#,
+        let blocked = page_info();
+        print([blocked.url == before.url, blocked.width == before.width, blocked.height == before.height]);
+        blocked.dialog"#,
     );
     let answers = script(
         r#"
@@ -197,7 +234,10 @@ fn p4_a_confirm_waits_for_an_answer_that_another_call_can_give() {
         js("answer")"#,
     );
 
-    assert_eq!(sandbox.script(asks).value(), "dialog_open\n{\"message\":\"Really?\",\"type\":\"confirm\"}");
+    assert_eq!(
+        sandbox.script(asks).value(),
+        "dialog_open\n[true,true,true]\n{\"message\":\"Really?\",\"type\":\"confirm\"}"
+    );
     assert_eq!(sandbox.script(answers).value(), "confirm\nfalse\ntrue");
     let prompts = script(
         r#"

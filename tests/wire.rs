@@ -102,7 +102,7 @@ fn large_replies_arrive_whole(send: impl Fn(&FakeCdp, String) -> Reaction + Send
         }"#,
     );
 
-    assert_eq!(said.quietly(), vec!["[true,\"end\"]"; 4].join("\n"));
+    assert_eq!(said.quietly(), ["[true,\"end\"]"; 4].join("\n"));
     assert_eq!((sandbox.status()["state"].as_str(), gateway.sockets()), (Some("connected"), 1));
     sandbox.stop();
     gateway.assert_nothing_owed();
@@ -325,7 +325,7 @@ fn params_that_cannot_be_json_are_refused_by_their_path_and_nothing_is_sent() {
         }"#,
     );
 
-    assert_eq!(said.quietly(), vec!["bad_params true"; 4].join("\n"));
+    assert_eq!(said.quietly(), ["bad_params true"; 4].join("\n"));
     assert_eq!(gateway.cdp().count("Test.bad"), 0);
     sandbox.stop();
     gateway.assert_nothing_owed();

@@ -430,6 +430,41 @@ mod tests {
     }
 
     #[test]
+    fn of_many_accepted_dialogs_some_are_told_and_the_rest_is_counted() {
+        let mut accepted = Accepted::default();
+        accepted.add("alert", &"é".repeat(1000));
+        (1..50).for_each(|number| accepted.add("alert", &number.to_string()));
+
+        let told = accepted.take();
+
+        assert_eq!(told.len(), ACCEPTED_TOLD + 1);
+        assert_eq!(told[0].matches('é').count(), TEXT_TOLD);
+        assert!(told[ACCEPTED_TOLD].contains("30 more"), "{told:?}");
+        assert!(accepted.take().is_empty());
+    }
+
+    #[test]
+    fn a_dialog_holds_up_the_family_of_its_page_and_nobody_else() {
+        let (mut pages, now) = (watched(), Instant::now());
+        let born = |target: &str, session: &str, opener: &str| {
+            let info = format!("{{\"targetId\":\"{target}\",\"openerId\":\"{opener}\"}}");
+            event(
+                Some("W"),
+                "Target.attachedToTarget",
+                &format!("{{\"sessionId\":\"{session}\",\"targetInfo\":{info}}}"),
+            )
+        };
+        for (target, session, opener) in [("kid", "WK", "T"), ("grandkid", "WG", "kid"), ("other", "WO", "gone")] {
+            pages.observe(&born(target, session, opener), now);
+        }
+        pages.observe(&event(Some("WG"), "Page.javascriptDialogOpening", r#"{"type":"confirm","message":"?"}"#), now);
+
+        assert_eq!(pages.dialog_near(&"S1".into()).map(|(page, _)| page.as_str()), Some("grandkid"));
+        assert!(pages.dialog_near(&"WO".into()).is_none());
+        assert!(pages.dialog_on(&"S1".into()).is_none());
+    }
+
+    #[test]
     fn a_page_that_leaves_the_watch_unanswered_is_hung() {
         let (mut pages, target) = (watched(), TargetId::from("T"));
 
