@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{FakeGateway, Reaction, Running, Sandbox, Site};
 
 /// Functions that the scripts below share.
@@ -149,6 +149,40 @@ fn p2_a_lost_session_is_attached_again_to_the_same_page_and_what_ran_runs_once()
 }
 
 #[test]
+fn p2_only_what_provably_did_not_run_is_sent_again() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    let lost = || Reaction::Error(-32001, "Session with given id not found.".to_owned());
+    gateway
+        .cdp()
+        .on("Test.lost", move |command| if command.nth == 0 { lost() } else { Reaction::Result(json!({"n": 2})) });
+    let navigated = "Inspected target navigated or closed".to_owned();
+    gateway.cdp().on("Test.navigated", move |_| Reaction::Error(-32000, navigated.clone()));
+    gateway.cdp().on("Test.failed", |_| Reaction::Error(-32000, "Session with given id not found.".to_owned()));
+    gateway.cdp().on("Test.never", |_| Reaction::Never);
+
+    let said = sandbox.script(script(
+        r#"
+        let page = ensure_page();
+        print(cdp("Test.lost", #{}, page).n);
+        print([
+            code(|| cdp("Test.navigated", #{}, page)), code(|| cdp("Test.failed", #{}, page)),
+            code(|| cdp("Test.never", #{}, page, #{timeout_ms: 100})),
+        ]);
+        ensure_page().target_id == page.target_id"#,
+    ));
+
+    assert_eq!(said.quietly(), "2\n[\"outcome_unknown\",\"cdp_error\",\"outcome_unknown\"]\ntrue");
+    let sent = |method: &str| gateway.cdp().count(method);
+    assert_eq!([sent("Test.lost"), sent("Test.navigated"), sent("Test.failed"), sent("Test.never")], [2, 1, 1, 1]);
+    let attached = gateway.cdp().commands().into_iter().filter(|command| command.method == "Target.attachToTarget");
+    let targets: Vec<_> = attached.map(|command| command.params["targetId"].clone()).collect();
+    assert!(targets.len() == 2 && targets[0] == targets[1], "{targets:?}");
+    sandbox.stop();
+    gateway.assert_nothing_owed();
+}
+
+#[test]
 fn p3_a_crash_ends_what_is_pending_on_its_page_and_nothing_else() {
     let sandbox = Sandbox::local();
     let crash = script(
@@ -186,10 +220,11 @@ fn p4_a_confirm_waits_for_an_answer_that_another_call_can_give() {
     let asks = script(
         r#"
         ensure_page();
-        let before = timestamp();
+        let before = page_info();
         print(code(|| js("window.answer = confirm('Really?')")));
-        print(before.elapsed < 1.0);
-        page_info().dialog"#,
+        let blocked = page_info();
+        print([blocked.url == before.url, blocked.width == before.width, blocked.height == before.height]);
+        blocked.dialog"#,
     );
     let answers = script(
         r#"
@@ -199,7 +234,10 @@ fn p4_a_confirm_waits_for_an_answer_that_another_call_can_give() {
         js("answer")"#,
     );
 
-    assert_eq!(sandbox.script(asks).value(), "dialog_open\ntrue\n{\"message\":\"Really?\",\"type\":\"confirm\"}");
+    assert_eq!(
+        sandbox.script(asks).value(),
+        "dialog_open\n[true,true,true]\n{\"message\":\"Really?\",\"type\":\"confirm\"}"
+    );
     assert_eq!(sandbox.script(answers).value(), "confirm\nfalse\ntrue");
     let prompts = script(
         r#"
@@ -210,6 +248,35 @@ fn p4_a_confirm_waits_for_an_answer_that_another_call_can_give() {
     );
     assert_eq!(sandbox.script(prompts).value(), r#"["prompt","about:blank","Ada"]"#);
     sandbox.stop();
+}
+
+#[test]
+fn p4_a_call_behind_a_dialog_ends_within_a_second() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    let cdp = gateway.cdp().clone();
+    gateway.cdp().on("Test.asks", move |_| {
+        for (session, _) in cdp.sessions() {
+            let params = json!({"type": "confirm", "message": "Really?", "url": "", "hasBrowserHandler": false});
+            let event = json!({"method": "Page.javascriptDialogOpening", "sessionId": session, "params": params});
+            cdp.send_raw(&event.to_string());
+        }
+        Reaction::Never
+    });
+
+    let said = sandbox.script(script(
+        r#"
+        let page = ensure_page();
+        let before = timestamp();
+        print(code(|| cdp("Test.asks", #{}, page)));
+        print(before.elapsed < 1.0);
+        // What does not concern the page is not held up.
+        cdp("Browser.getVersion").protocolVersion"#,
+    ));
+
+    assert_eq!(said.quietly(), "dialog_open\ntrue\n1.3");
+    sandbox.stop();
+    gateway.assert_nothing_owed();
 }
 
 #[test]
@@ -285,6 +352,21 @@ fn p5_code_that_never_ends_is_ended_and_the_page_goes_on() {
     assert_eq!(beside.value(), "beside");
     assert_eq!(running.wait().value(), "ready\ntimeout\nusable");
     assert_eq!(sandbox.script(waits).value(), "[\"timeout\",true]\nusable");
+    sandbox.stop();
+}
+
+#[test]
+fn p5_an_interrupted_script_leaves_no_endless_loop_behind() {
+    let (sandbox, site) = (Sandbox::local(), Site::start([("/", "<title>here</title>")]));
+    let report = "let request = new XMLHttpRequest(); request.open('POST', '/', false); request.send('runs')";
+    let loops = format!("visit(ensure_page(), \"SITE/\"); js(`(() => {{ {report}; while (true) {{}} }})()`)");
+
+    let running = sandbox.spawn(["run", "-e", &on(&site, &loops)], "");
+    site.wait_for_report(1);
+    running.signal(Signal::SIGINT);
+
+    assert_eq!(running.wait().code, Some(130));
+    assert_eq!(sandbox.script("js(\"document.title\", #{timeout_ms: 10000})").value(), "here");
     sandbox.stop();
 }
 
@@ -413,15 +495,18 @@ fn p8_what_a_page_opens_at_birth_blocks_nobody_and_is_not_lost() {
         &site,
         r#"
         let page = ensure_page();
-        visit(page, "SITE/");
+        // Not awaited: the confirm of the popup holds its opener up, because both run on one thread.
+        cdp("Page.navigate", #{url: "SITE/"}, page);
         ensure_page(find("SITE/kid"));
         while !page_info().contains("dialog") { sleep(0.02); }
         print(page_info().dialog.message);
+        try { js("1", #{session: page, timeout_ms: 50}); } catch (e) { print(e.code); }
         // A script that turns its own attaching off has nothing to do with the watch.
         for on in [true, false] {
             cdp("Target.setAutoAttach", #{autoAttach: on, waitForDebuggerOnStart: false, flatten: true});
         }
         cdp("Page.handleJavaScriptDialog", #{accept: true}, ensure_page());
+        while js("document.title", #{session: page}) != "opener" || js("document.readyState", #{session: page}) != "complete" { sleep(0.02); }
         print(js("document.title"));
         print(code(|| js("confirm('still watched?')")));
         let shown = drain_events().filter(|event| event.method.starts_with("Page.") && event.session_id != page.session_id);
@@ -430,10 +515,27 @@ fn p8_what_a_page_opens_at_birth_blocks_nobody_and_is_not_lost() {
 
     let said = sandbox.script(births);
 
-    assert_eq!(said.value(), "Yes?\nyes\ndialog_open\n0");
+    assert_eq!(said.value(), "Yes?\ndialog_open\nyes\ndialog_open\n0");
     for told in ["alert \"first\"", "alert \"kid\"", "alert \"frame\""] {
         assert!(said.stderr.contains(told), "{said:#?}");
     }
+    sandbox.stop();
+}
+
+#[test]
+fn p8_a_page_is_watched_while_no_script_runs() {
+    let alone = "<script>setTimeout(() => { alert('alone'); open('/kid'); fetch('/', {method: 'POST', body: 'went on'}) }, 300)</script>";
+    let kid = "<script>alert('kid alone'); fetch('/', {method: 'POST', body: 'kid went on'})</script>";
+    let site = Site::start([("/", alone), ("/kid", kid)]);
+    let mut sandbox = Sandbox::local();
+    sandbox.set("GHOST_BROWSER_CHROMIUM_ARGS", "--disable-popup-blocking");
+
+    sandbox.script(on(&site, "cdp(\"Page.navigate\", #{url: \"SITE/\"}, ensure_page());")).value();
+    site.wait_for_report(2);
+
+    let said = sandbox.script("tabs().len()");
+    assert_eq!(said.value(), "2");
+    assert!(said.stderr.contains("\"alone\"") && said.stderr.contains("\"kid alone\""), "{said:#?}");
     sandbox.stop();
 }
 

@@ -73,6 +73,11 @@ impl Caller {
         Self { shared, inbox, cancel, _wakes: wakes }
     }
 
+    /// The same way to the browser, for what is still to be done after this caller was cancelled.
+    pub fn uncancelled(&self) -> Self {
+        Self::new(self.shared.clone(), Cancel::new())
+    }
+
     /// Sends one command, once, and waits for its reply.
     ///
     /// # Errors
@@ -335,9 +340,10 @@ impl Caller {
         self.shared.pages().dialog(target).cloned()
     }
 
-    /// The dialog that is open on the page behind a session.
-    pub fn dialog_on(&self, session: &SessionId) -> Option<Dialog> {
-        self.shared.pages().dialog_on(session).cloned()
+    /// A dialog that may hold up the page behind a session, and the page that it is open on: itself or a relative.
+    pub fn dialog_near(&self, session: &SessionId) -> Option<(TargetId, Dialog)> {
+        let pages = self.shared.pages();
+        pages.dialog_near(session).map(|(target, dialog)| (target.clone(), dialog.clone()))
     }
 
     /// What was accepted for pages since the last look, one sentence each.

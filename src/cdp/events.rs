@@ -239,6 +239,23 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_that_is_not_taken_from_keeps_its_oldest_within_its_budget() {
+        let mut events = Events::default();
+        let subscription = events.subscribe("A.a", None, Arc::default());
+        let text = "x".repeat(1 << 20);
+        for _ in 0..40 {
+            events.push(event("A.a", &text));
+        }
+
+        let mut taken = 0;
+        while subscription.take().is_some() {
+            taken += 1;
+        }
+        assert_eq!(taken, QUEUE_BYTES / (text.len() + 1000));
+        assert!(events.dropped() >= 40 - taken as u64);
+    }
+
+    #[test]
     fn a_flood_of_others_costs_a_wait_nothing() {
         let mut events = Events::default();
         let subscription = events.subscribe("A.a", None, Arc::default());

@@ -106,6 +106,8 @@ struct Attachment {
 #[derive(Default)]
 struct Target {
     watch: Option<SessionId>,
+    /// The page that opened it: both may run on one thread.
+    opener: Option<TargetId>,
     enabling: Option<Instant>,
     dialog: Option<Dialog>,
     crashed: bool,
@@ -140,6 +142,7 @@ struct AttachedToTarget {
 #[serde(rename_all = "camelCase")]
 struct TargetInfo {
     target_id: String,
+    opener_id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -205,6 +208,7 @@ impl Pages {
         }
         let entry = self.targets.entry(target.clone()).or_default();
         entry.watch = Some(session.clone());
+        entry.opener = attached.target_info.opener_id.as_deref().map(TargetId::from);
         entry.enabling = Some(now);
         // Back to back, awaiting neither: a page that waits for the debugger answers nothing until it is let go.
         vec![
@@ -270,6 +274,26 @@ impl Pages {
     /// The open dialog of the page behind a session.
     pub(super) fn dialog_on(&self, session: &SessionId) -> Option<&Dialog> {
         self.target_of(session)?.dialog.as_ref()
+    }
+
+    /// A dialog that may hold up the page behind a session: its own, or one of a page that opened it or was opened by it,
+    /// however far apart. Chromium runs such pages on one thread when their sites are the same.
+    pub(super) fn dialog_near(&self, session: &SessionId) -> Option<(&TargetId, &Dialog)> {
+        let family = self.ancestor(self.page_of(session)?);
+        let mut open = self.targets.iter().filter_map(|(page, target)| Some((page, target.dialog.as_ref()?)));
+        open.find(|(page, _)| self.ancestor(page) == family)
+    }
+
+    fn ancestor<'a>(&'a self, page: &'a TargetId) -> &'a TargetId {
+        let mut page = page;
+        // A page never opens its own opener, so this ends; the bound is for a browser that says otherwise.
+        for _ in 0..self.targets.len() {
+            match self.targets.get(page).and_then(|target| target.opener.as_ref()) {
+                Some(opener) => page = opener,
+                None => break,
+            }
+        }
+        page
     }
 
     /// Whether the page behind a session has crashed and was not reloaded.
@@ -403,6 +427,41 @@ mod tests {
         assert!(pages.is_crashed(&"S1".into()));
         pages.observe(&event(Some("S1"), "Inspector.targetReloadedAfterCrash", "{}"), now);
         assert!(!pages.is_crashed(&"S1".into()));
+    }
+
+    #[test]
+    fn of_many_accepted_dialogs_some_are_told_and_the_rest_is_counted() {
+        let mut accepted = Accepted::default();
+        accepted.add("alert", &"é".repeat(1000));
+        (1..50).for_each(|number| accepted.add("alert", &number.to_string()));
+
+        let told = accepted.take();
+
+        assert_eq!(told.len(), ACCEPTED_TOLD + 1);
+        assert_eq!(told[0].matches('é').count(), TEXT_TOLD);
+        assert!(told[ACCEPTED_TOLD].contains("30 more"), "{told:?}");
+        assert!(accepted.take().is_empty());
+    }
+
+    #[test]
+    fn a_dialog_holds_up_the_family_of_its_page_and_nobody_else() {
+        let (mut pages, now) = (watched(), Instant::now());
+        let born = |target: &str, session: &str, opener: &str| {
+            let info = format!("{{\"targetId\":\"{target}\",\"openerId\":\"{opener}\"}}");
+            event(
+                Some("W"),
+                "Target.attachedToTarget",
+                &format!("{{\"sessionId\":\"{session}\",\"targetInfo\":{info}}}"),
+            )
+        };
+        for (target, session, opener) in [("kid", "WK", "T"), ("grandkid", "WG", "kid"), ("other", "WO", "gone")] {
+            pages.observe(&born(target, session, opener), now);
+        }
+        pages.observe(&event(Some("WG"), "Page.javascriptDialogOpening", r#"{"type":"confirm","message":"?"}"#), now);
+
+        assert_eq!(pages.dialog_near(&"S1".into()).map(|(page, _)| page.as_str()), Some("grandkid"));
+        assert!(pages.dialog_near(&"WO".into()).is_none());
+        assert!(pages.dialog_on(&"S1".into()).is_none());
     }
 
     #[test]

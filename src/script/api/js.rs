@@ -12,11 +12,12 @@ use rhai::{Dynamic, EvalAltResult, Map, Module, NativeCallContext};
 
 use super::args::{Options, text};
 use super::cdp::Destination;
-use crate::cdp::{Call, CallError, Dialog, Page};
-use crate::ids::SessionId;
+use crate::cdp::{Call, CallError, Caller, Dialog, Page};
+use crate::ids::{SessionId, TargetId};
 use crate::script::browser::{Browser, failure, map};
 use crate::script::context::{Context, with_context};
 use crate::script::error::{Failure, Thrown};
+use crate::script::memory::{Uncounted, uncounted};
 use crate::script::value::deep::{self, Untold};
 use crate::wire::FaultCode;
 
@@ -146,37 +147,40 @@ impl Evaluation {
                 Ok(reply)
             }
             Err((error @ CallError::NoReply { .. }, session)) => Err(self.overdue(context, browser, &session, error)),
+            Err((error @ CallError::Cancelled, session)) => {
+                leave(&Uncounted::new(|| browser.caller.uncancelled()), &session);
+                Err(failure(context, error))
+            }
             Err((error, _)) => Err(failure(context, error)),
         }
     }
 
     /// The deadline passed: is the page busy, or does it merely wait?
     fn overdue(&self, context: &Context, browser: &Browser, session: &SessionId, error: CallError) -> Failure {
-        if let Some(Dialog { kind, message }) = browser.caller.dialog_on(session) {
-            let method = "Runtime.evaluate".to_owned();
-            return failure(context, CallError::DialogOpen { method, kind, message });
-        }
-        match answers(browser, session, PROBE_WITHIN) {
+        match answers(&browser.caller, session, PROBE_WITHIN) {
             Ok(true) if context.is_late() => failure(context, error),
             Ok(true) => {
                 let message =
                     format!("js: no value within {}; the page is not busy, so a promise is pending", self.waited());
                 ended(FaultCode::Timeout, message, "`#{timeout_ms: …}` waits longer")
             }
-            Ok(false) => self.end_code(context, browser, session, error),
+            Ok(false) => match browser.caller.dialog_near(session) {
+                // Code that waits for an answer is not endless.
+                Some((target, dialog)) if !context.is_late() => behind(&target, &dialog),
+                Some(_) => failure(context, error),
+                None => self.end_code(context, browser, session, error),
+            },
             Err(other) => failure(context, other),
         }
     }
 
     /// Ends what runs in a busy page.
     fn end_code(&self, context: &Context, browser: &Browser, session: &SessionId, error: CallError) -> Failure {
-        let end = Call { method: "Runtime.terminateExecution", params: "{}", session: Some(session) };
-        // Whether it helped is seen by asking again; its reply may never come.
-        let _ = browser.caller.post(&end);
+        terminate(&browser.caller, session);
         if context.is_late() {
             return failure(context, error);
         }
-        match answers(browser, session, RECOVERY_WITHIN) {
+        match answers(&browser.caller, session, RECOVERY_WITHIN) {
             Ok(true) => {
                 let message = format!("js: the code was still running after {}, and was ended", self.waited());
                 ended(FaultCode::Timeout, message, "`#{timeout_ms: …}` lets it run longer")
@@ -219,13 +223,35 @@ fn follow<T>(browser: &Browser, page: &Page, deadline: Instant, send: impl Fn(&S
 }
 
 /// Whether the page answers what it answers at once unless it is busy.
-fn answers(browser: &Browser, session: &SessionId, within: Duration) -> Result<bool, CallError> {
+fn answers(caller: &Caller, session: &SessionId, within: Duration) -> Result<bool, CallError> {
     let probe = Call { method: "Runtime.evaluate", params: "{\"expression\":\"0\"}", session: Some(session) };
-    match browser.try_call(&probe, Instant::now() + within) {
-        Ok(_) => Ok(true),
+    match uncounted(|| caller.call(&probe, Instant::now() + within).map(drop)) {
+        Ok(()) => Ok(true),
         Err(CallError::NoReply { .. } | CallError::NotWritten { .. }) => Ok(false),
         Err(other) => Err(other),
     }
+}
+
+/// Ends the code that runs on a session. Whether it helped is seen by asking again: the reply may never come.
+fn terminate(caller: &Caller, session: &SessionId) {
+    // A connection that is gone has no code to end.
+    let _ = caller.post(&Call { method: "Runtime.terminateExecution", params: "{}", session: Some(session) });
+}
+
+/// A script that is cancelled in the middle of an evaluation leaves no endless loop to the next one.
+fn leave(caller: &Caller, session: &SessionId) {
+    if caller.dialog_near(session).is_none() && matches!(answers(caller, session, PROBE_WITHIN), Ok(false)) {
+        terminate(caller, session);
+    }
+}
+
+fn behind(target: &TargetId, Dialog { kind, message }: &Dialog) -> Failure {
+    let answer = format!("cdp(\"Page.handleJavaScriptDialog\", #{{accept: true}}, ensure_page(\"{target}\"))");
+    ended(
+        FaultCode::DialogOpen,
+        format!("js: an open dialog holds the page up: {kind} {message:?}"),
+        &format!("answer it: {answer}"),
+    )
 }
 
 fn ended(code: FaultCode, message: String, hint: &str) -> Failure {
