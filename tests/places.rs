@@ -9,6 +9,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ghost_browser::config::Identity;
+use ghost_browser::places::Places;
+use ghost_browser::workspace::Session;
 use support::{FakeGateway, Running, Said, Sandbox, TOKEN};
 
 /// Runs it from another folder.
@@ -46,6 +49,19 @@ fn neither_tmpdir_nor_home_nor_the_login_decides_who_finds_the_daemon() {
 
     gateway.assert_nothing_owed();
     assert_eq!(gateway.allocations(), 1);
+    remove_from_system_folders(&gateway, &sandbox);
+}
+
+/// What a session leaves for the next one: here there is none.
+fn remove_from_system_folders(gateway: &FakeGateway, sandbox: &Sandbox) {
+    let url = gateway.url();
+    let identity = Identity::from_env(&|name: &str| (name == "GHOST_GATEWAY_URL").then(|| OsString::from(&url)));
+    let key = Session::of(&identity, &sandbox.work()).key;
+    for folder in Places::new(None).find().folders {
+        let entries = fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
+        let ours = entries.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(key.as_str()));
+        ours.for_each(|path| fs::remove_file(path).unwrap());
+    }
 }
 
 #[test]

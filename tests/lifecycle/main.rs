@@ -1,7 +1,8 @@
-//! A paid browser is never lost: the life of a browser and of its debt, whatever goes wrong, as the gateway's ledger saw it.
+//! A paid browser is never lost: the life of a browser and of its debt, whatever goes wrong, as the gateway's ledger saw
+//! it.
 //!
-//! One file per kind: `races`, `builds`, `start`, `cancel`, `idle`, `death`, `callers`, `release`, `debts`, `stop`. Where the fault concerns
-//! processes and files, the same is shown on a real Chromium.
+//! One file per kind: `races`, `builds`, `start`, `cancel`, `idle`, `death`, `callers`, `release`, `debts`, `stop`. Where
+//! the fault concerns processes and files, the same is shown on a real Chromium.
 
 #[path = "../support/mod.rs"]
 mod support;
