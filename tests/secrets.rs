@@ -140,17 +140,17 @@ fn the_search_finds_a_canary_in_words_in_files_and_in_processes() {
 }
 
 #[test]
-fn no_gateway_that_cannot_be_reached_or_refuses_gives_one_away() {
-    let refusals: [(&str, fn(&Cage) -> String, i32); 4] = [
-        ("an unknown host", |_| "https://nowhere.invalid".to_owned(), 3),
-        ("plain HTTP where TLS is meant", |cage| cage.gateway.url().replace("http:", "https:"), 3),
-        ("a closed port", |_| "http://127.0.0.1:1".to_owned(), 3),
-        ("plain HTTP elsewhere", |_| "http://example.invalid".to_owned(), 2),
-    ];
-    for (what, base, code) in refusals {
+fn no_gateway_that_cannot_be_reached_or_is_refused_gives_one_away() {
+    let gateway = FakeGateway::start();
+    for (what, base, code) in [
+        ("an unknown host", "https://nowhere.invalid", 3),
+        ("plain HTTP where TLS is meant", &gateway.url().replace("http:", "https:"), 3),
+        ("a closed port", "http://127.0.0.1:1", 3),
+        ("plain HTTP elsewhere", "http://example.invalid", 2),
+    ] {
         let mut cage = Cage::new();
-        let base = format!("{}/?api_key=canary-key&plan=canary-plan", base(&cage));
-        cage.sandbox.set("GHOST_GATEWAY_URL", base).set("GHOST_BROWSER_ALLOCATION_TIMEOUT", "0.4");
+        cage.sandbox.set("GHOST_GATEWAY_URL", format!("{base}/?api_key=canary-key&plan=canary-plan"));
+        cage.sandbox.set("GHOST_BROWSER_ALLOCATION_TIMEOUT", "0.4");
 
         let said = cage.script("1");
 
