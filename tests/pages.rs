@@ -172,7 +172,11 @@ fn p2_only_what_provably_did_not_run_is_sent_again() {
         ensure_page().target_id == page.target_id"#,
     ));
 
-    assert_eq!(said.quietly(), "2\n[\"outcome_unknown\",\"cdp_error\",\"outcome_unknown\"]\ntrue");
+    assert_eq!(said.value(), "2\n[\"outcome_unknown\",\"cdp_error\",\"outcome_unknown\"]\ntrue");
+    assert!(
+        said.stderr.contains("was lost and attached anew"),
+        "what it had enabled is off, and that is said: {said:#?}"
+    );
     let sent = |method: &str| gateway.cdp().count(method);
     assert_eq!([sent("Test.lost"), sent("Test.navigated"), sent("Test.failed"), sent("Test.never")], [2, 1, 1, 1]);
     let attached = gateway.cdp().commands().into_iter().filter(|command| command.method == "Target.attachToTarget");
@@ -459,6 +463,32 @@ fn p7_a_script_that_chose_no_page_leaves_the_choice_of_another_alone() {
 
     assert_ne!(kept, chosen);
     assert_eq!(sandbox.script("ensure_page().target_id").value(), chosen);
+    sandbox.stop();
+    gateway.assert_nothing_owed();
+}
+
+#[test]
+fn p7_scripts_share_one_session_on_a_page_and_not_their_handles() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    let works = r#"
+        let page = ensure_page();
+        for round in 0..3 {
+            let other = ensure_page("new");
+            ensure_page(page.target_id);
+            cdp("Target.closeTarget", #{targetId: other.target_id});
+        }
+        js("({a: 1})");
+        page.session_id"#;
+
+    let (one, two) = (sandbox.script(works), sandbox.script(works));
+
+    assert_eq!(one.quietly(), two.quietly());
+    let sent = gateway.cdp().commands();
+    let attached = sent.iter().filter(|command| command.method == "Target.attachToTarget").count();
+    assert_eq!(attached, 1 + 6, "one session on the page, one on each of the others");
+    let groups: Vec<_> = sent.iter().filter_map(|command| command.params["objectGroup"].as_str()).collect();
+    assert!(groups.len() == 2 && groups[0] != groups[1], "{groups:?}");
     sandbox.stop();
     gateway.assert_nothing_owed();
 }

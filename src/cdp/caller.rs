@@ -246,14 +246,17 @@ impl Caller {
         event.unwrap_or(Err(CallError::Cancelled))
     }
 
-    /// Attaches to a page. Never waits for the page's own thread.
+    /// Attaches to a page, once for all scripts. Never waits for the page's own thread.
     ///
     /// # Errors
     /// [`CallError::TargetGone`] for a target that is no more, [`CallError::PageUnresponsive`] for a page that
     /// has left the watch without an answer.
     pub fn attach(&self, choice: PageChoice, deadline: Instant) -> Result<Page, CallError> {
         let target = match choice {
-            PageChoice::Target(target) => target,
+            PageChoice::Target(target) => {
+                self.refuse_gone(&target, deadline)?;
+                target
+            }
             PageChoice::New => self.create(deadline)?,
             PageChoice::First => match self.pages(deadline)?.into_iter().find(PageInfo::is_web) {
                 Some(page) => page.target,
@@ -261,7 +264,22 @@ impl Caller {
             },
         };
         self.refuse_hung(&target)?;
-        self.attach_to(target, deadline)
+        let shared = self.shared.pages().shared(&target);
+        shared.map_or_else(|| self.attach_to(target, deadline), Ok)
+    }
+
+    /// Drops a session that the browser says is not there, so that its page is attached to anew.
+    pub fn forget(&self, session: &SessionId) {
+        self.shared.pages().forget(session);
+    }
+
+    /// Where there is a session already, no attaching would tell that the page is gone.
+    fn refuse_gone(&self, target: &TargetId, deadline: Instant) -> Result<(), CallError> {
+        let is_known = self.shared.pages().shared(target).is_some();
+        if is_known && !self.pages(deadline)?.iter().any(|page| page.target == *target) {
+            return Err(CallError::TargetGone(target.clone()));
+        }
+        Ok(())
     }
 
     /// Whether a page's session has not ended as far as is known.

@@ -68,6 +68,8 @@ pub(super) struct Pages {
     watch: Option<SessionId>,
     sessions: HashMap<SessionId, Attachment>,
     targets: HashMap<TargetId, Target>,
+    /// The session that scripts share on a page: one, whoever asks and how often.
+    shared: HashMap<TargetId, SessionId>,
     accepted: Accepted,
 }
 
@@ -218,12 +220,19 @@ impl Pages {
     }
 
     fn detached(&mut self, session: SessionId) -> Vec<Effect> {
-        if let Some(gone) = self.sessions.remove(&session)
-            && gone.watching
-        {
+        self.forget(&session);
+        vec![Effect::Detach(session)]
+    }
+
+    /// Drops a session that is no more.
+    pub(super) fn forget(&mut self, session: &SessionId) {
+        let Some(gone) = self.sessions.remove(session) else { return };
+        if gone.watching {
             self.targets.remove(&gone.target);
         }
-        vec![Effect::Detach(session)]
+        if self.shared.get(&gone.target) == Some(session) {
+            self.shared.remove(&gone.target);
+        }
     }
 
     fn crashed(&mut self, session: &SessionId) -> Vec<Effect> {
@@ -260,8 +269,15 @@ impl Pages {
         since.is_some_and(|since| now.duration_since(since) >= ENABLE_WITHIN)
     }
 
-    /// Remembers a script's session, whose event may not have come.
+    /// The page with the session that scripts have on it already.
+    pub(super) fn shared(&self, target: &TargetId) -> Option<Page> {
+        let session = self.shared.get(target)?.clone();
+        Some(Page { target: target.clone(), session })
+    }
+
+    /// Remembers the scripts' session on a page. Its event may not have come.
     pub(super) fn remember(&mut self, page: &Page) {
+        self.shared.insert(page.target.clone(), page.session.clone());
         let attachment = Attachment { target: page.target.clone(), watching: false };
         self.sessions.entry(page.session.clone()).or_insert(attachment);
     }

@@ -5,6 +5,7 @@
 //! proved that it did not run, and only on the same target.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,9 @@ const UNKNOWN_COMMAND: i64 = -32601;
 
 /// CDP's code for parameters that the command does not take.
 const BAD_PARAMETERS: i64 = -32602;
+
+/// Scripts that have begun in this process.
+static SCRIPTS: AtomicU64 = AtomicU64::new(1);
 
 /// How long finding or opening a page may take.
 const PAGE_WITHIN: Duration = Duration::from_secs(30);
@@ -63,6 +67,14 @@ impl Chosen {
             Self::Own(page) => Some(page),
         }
     }
+
+    /// The same page, on another session.
+    fn renew(&mut self, newer: &Page) {
+        let (Self::Inherited(Some(page)) | Self::Own(page)) = self else { return };
+        if page.target == newer.target {
+            *page = newer.clone();
+        }
+    }
 }
 
 /// One script's browser.
@@ -70,7 +82,7 @@ pub struct Browser {
     /// The connection, waited on by this script's thread.
     pub caller: Caller,
     /// The object group that the page's handles of this script belong to.
-    pub object_group: &'static str,
+    pub object_group: String,
     memo: Arc<Memo>,
     page: Mutex<Chosen>,
     cursor: Mutex<Cursor>,
@@ -89,7 +101,8 @@ impl Browser {
             // The first script sees all that came before it.
             cursor: Mutex::new(cursor.unwrap_or_default()),
             page: Mutex::new(Chosen::Inherited(page)),
-            object_group: "ghost-browser",
+            // Of its own: what ends with one script must not take another's handles, which share the page's session.
+            object_group: format!("ghost-browser-{}", SCRIPTS.fetch_add(1, Ordering::Relaxed)),
             handles: Mutex::default(),
             moved: Mutex::default(),
             caller,
@@ -108,6 +121,9 @@ impl Browser {
         *lock(&self.memo.cursor) = Some(cursor);
         self.release_handles();
         let mut told = self.caller.take_accepted_dialogs();
+        if !lock(&self.moved).is_empty() {
+            told.push("a page's session was lost and attached anew: what was enabled on it is off".to_owned());
+        }
         if missed > 0 {
             told.push(format!("{missed} events were dropped before `drain_events` came to them: call it more often"));
         }
@@ -189,11 +205,14 @@ impl Browser {
 
     fn reattach(&self, page: &Page, deadline: Instant) -> Result<Page, CallError> {
         let same = PageChoice::Target(page.target.clone());
-        let newer = uncounted(|| self.caller.attach(same, deadline))?;
+        let newer = uncounted(|| {
+            self.caller.forget(&page.session);
+            self.caller.attach(same, deadline)
+        })?;
         lock(&self.moved).insert(page.session.clone(), newer.clone());
-        let mut chosen = lock(&self.page);
-        if chosen.page().is_some_and(|chosen| chosen.target == page.target) {
-            *chosen = Chosen::Own(newer.clone());
+        lock(&self.page).renew(&newer);
+        if let Some(left) = lock(&self.memo.page).as_mut().filter(|left| left.target == newer.target) {
+            *left = newer.clone();
         }
         Ok(newer)
     }

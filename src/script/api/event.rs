@@ -71,7 +71,7 @@ fn expect(call: &NativeCallContext, of: &'static str, method: &Dynamic, options:
     with_context(call, |context| {
         let method = text("the event", method)?;
         let mut options = Options::new(of, options)?;
-        let session = session(options.value("session"))?;
+        let session = session(context, options.value("session"))?;
         let matches = options.function("where")?;
         let within = options.timeout()?;
         options.finish()?;
@@ -82,11 +82,11 @@ fn expect(call: &NativeCallContext, of: &'static str, method: &Dynamic, options:
 }
 
 /// The session whose events count; without one, any.
-fn session(given: Option<Dynamic>) -> Result<Option<SessionId>, Failure> {
+fn session(context: &Context, given: Option<Dynamic>) -> Result<Option<SessionId>, Failure> {
     match given.as_ref().map(Destination::new).transpose()? {
         None | Some(Destination::Browser) => Ok(None),
         Some(Destination::Session(session)) => Ok(Some(session)),
-        Some(Destination::Page(page)) => Ok(Some(page.session)),
+        Some(Destination::Page(page)) => Ok(Some(context.browser()?.present(&page).session)),
     }
 }
 
