@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn a_wait_that_is_not_taken_from_keeps_its_oldest_within_its_budget() {
         let mut events = Events::default();
-        let subscription = events.subscribe("A.a", None, Arc::default());
+        let subscription = events.subscribe("A.a", None);
         let text = "x".repeat(1 << 20);
         for _ in 0..40 {
             events.push(event("A.a", &text));
