@@ -202,11 +202,12 @@ fn run_with(
         context.umask = script.umask;
         context.args = script.args;
         context.root = given.root;
+        context.library = given.library;
         context.state = given.state;
         context.secrets = given.secrets;
         let source = Source::new(&script.source, &script.origin);
         let limit = given.memory.left().min(stack / 2);
-        let (mut ended, lost) = run_here(&Arc::new(context), &given.library, &source, limit);
+        let (mut ended, lost) = run_here(&Arc::new(context), &source, limit);
         ended.warnings.extend(given.memory.charge(lost));
         ended
     };
@@ -214,14 +215,13 @@ fn run_with(
 }
 
 /// Runs a script on this thread. Returns also how many bytes of it cannot be freed.
-fn run_here(context: &Arc<Context>, library: &Arc<Library>, source: &Source, limit: usize) -> (Ended, usize) {
+fn run_here(context: &Arc<Context>, source: &Source, limit: usize) -> (Ended, usize) {
     let meter = Meter::start(limit);
     let outcome = {
-        let mut engine = engine::build(context);
-        library.equip(&mut engine).iter().for_each(|sentence| context.warn(sentence.clone()));
+        let engine = engine::build(context);
         let mut scope = engine::scope(&context.args);
         engine::compile(&engine, source, &scope).and_then(|ast| {
-            let failed = |error| error::uncaught(error, source, &|origin| library.source(origin));
+            let failed = |error| error::uncaught(error, source, &|origin| context.library.source(origin));
             evaluate(&engine, &mut scope, &ast, source, context).map_err(failed)
         })
     };
