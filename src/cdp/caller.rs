@@ -54,7 +54,7 @@ pub struct Caller {
 }
 
 /// A call on its way.
-struct InFlight<'a> {
+pub(super) struct InFlight<'a> {
     id: CallId,
     call: Call<'a>,
     sent: Instant,
@@ -76,6 +76,11 @@ impl Caller {
     /// The same way to the browser, for what is still to be done after this caller was cancelled.
     pub fn uncancelled(&self) -> Self {
         Self::new(self.shared.clone(), Cancel::new())
+    }
+
+    /// Another thread's calls on the same connection.
+    pub fn beside(&self, cancel: &Cancel) -> Self {
+        Self::new(self.shared.clone(), cancel.clone())
     }
 
     /// Sends one command, once, and waits for its reply.
@@ -134,6 +139,11 @@ impl Caller {
     /// [`CallError::Closed`], when it could not be handed over.
     pub fn post(&self, call: &Call<'_>) -> Result<(), CallError> {
         self.shared.count_call();
+        self.tell(call)
+    }
+
+    /// Like [`Caller::post`], for what no script asked for: it is not counted.
+    pub(super) fn tell(&self, call: &Call<'_>) -> Result<(), CallError> {
         self.shared.post(call)
     }
 
@@ -142,7 +152,7 @@ impl Caller {
         self.outcome(self.send(*call)?, deadline)
     }
 
-    fn send<'a>(&self, call: Call<'a>) -> Result<InFlight<'a>, CallError> {
+    pub(super) fn send<'a>(&self, call: Call<'a>) -> Result<InFlight<'a>, CallError> {
         if self.cancel.is_cancelled() {
             return Err(CallError::Cancelled);
         }
@@ -171,13 +181,29 @@ impl Caller {
     }
 
     fn outcome(&self, flight: InFlight<'_>, deadline: Instant) -> Result<Answer, CallError> {
-        let outcome = self.shared.wait(&self.inbox.parker, &self.cancel, || match self.inbox.take(flight.id) {
-            Some(outcome) => Look::Ready(flight.understand(outcome)),
-            None => self.look_at_clock(&flight, deadline),
-        });
-        outcome.unwrap_or_else(|| {
+        self.wait_for(&flight, &self.cancel, deadline).unwrap_or_else(|| {
             self.shared.give_up(flight.id);
             Err(CallError::Cancelled)
+        })
+    }
+
+    /// Like [`Caller::outcome`], but a cancel leaves it `grace` to come.
+    pub(super) fn late_outcome(
+        &self,
+        flight: InFlight<'_>,
+        deadline: Instant,
+        grace: Duration,
+    ) -> Result<Answer, CallError> {
+        let in_time = self.wait_for(&flight, &self.cancel, deadline);
+        let late = || self.wait_for(&flight, &Cancel::new(), deadline.min(Instant::now() + grace));
+        in_time.or_else(late).unwrap_or(Err(CallError::Cancelled))
+    }
+
+    /// Waits for the outcome; `None` when cancelled.
+    fn wait_for(&self, flight: &InFlight<'_>, cancel: &Cancel, deadline: Instant) -> Option<Result<Answer, CallError>> {
+        self.shared.wait(&self.inbox.parker, cancel, || match self.inbox.take(flight.id) {
+            Some(outcome) => Look::Ready(flight.understand(outcome)),
+            None => self.look_at_clock(flight, deadline),
         })
     }
 
@@ -219,15 +245,16 @@ impl Caller {
 
     /// Queues the events of `method` from now on, on `session` or on any.
     pub fn subscribe(&self, method: &str, session: Option<SessionId>) -> Subscription {
-        self.shared.events().subscribe(method, session, self.inbox.parker.clone())
+        self.shared.events().subscribe(method, session)
     }
 
-    /// Waits for the next event of a subscription that this caller made.
+    /// Waits for the next event of a subscription; any caller of the connection may.
     ///
     /// # Errors
     /// [`CallError::TimedOut`] at the deadline, [`CallError::Closed`] when no event can come any more.
     pub fn next(&self, subscription: &Subscription, deadline: Instant) -> Result<Arc<CdpEvent>, CallError> {
         let began = Instant::now();
+        let _attention = subscription.wake(&self.inbox.parker);
         let event = self.shared.wait(&self.inbox.parker, &self.cancel, || {
             if let Some(event) = subscription.take() {
                 return Look::Ready(Ok(event));
@@ -325,6 +352,12 @@ impl Caller {
         Ok(created.target_id.as_str().into())
     }
 
+    /// Whether a page can be worked on, as far as is known without asking: it is there, and neither has it crashed
+    /// nor is a dialog open on it.
+    pub fn is_usable(&self, page: &Page) -> bool {
+        self.shared.pages().is_usable(&page.session)
+    }
+
     /// The page targets, as the browser lists them.
     ///
     /// # Errors
@@ -397,15 +430,19 @@ impl Caller {
         session: Option<&SessionId>,
         deadline: Instant,
     ) -> Result<T, CallError> {
-        let answer = self.command(&Call { method, params, session }, deadline)?;
-        let mended = mend_surrogates(answer.result());
-        serde_json::from_str(mended.as_deref().unwrap_or(answer.result())).map_err(|error| CallError::Refused {
-            method: method.to_owned(),
-            code: 0,
-            message: "the browser's answer makes no sense".to_owned(),
-            data: Some(error.to_string()),
-        })
+        read(method, &self.command(&Call { method, params, session }, deadline)?)
     }
+}
+
+/// Reads the result of `method`.
+pub(super) fn read<T: DeserializeOwned>(method: &str, answer: &Answer) -> Result<T, CallError> {
+    let mended = mend_surrogates(answer.result());
+    serde_json::from_str(mended.as_deref().unwrap_or(answer.result())).map_err(|error| CallError::Refused {
+        method: method.to_owned(),
+        code: 0,
+        message: "the browser's answer makes no sense".to_owned(),
+        data: Some(error.to_string()),
+    })
 }
 
 impl PageInfo {

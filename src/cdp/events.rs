@@ -81,6 +81,12 @@ impl Subscription {
         Some(event)
     }
 
+    /// Has this thread woken by what comes from now on; whichever thread looks first takes an event.
+    pub(super) fn wake<'a>(&'a self, parker: &'a Arc<Parker>) -> Attention<'a> {
+        self.queue.waiting().threads.push(parker.clone());
+        Attention { queue: &self.queue, parker }
+    }
+
     /// What it waits for.
     pub fn method(&self) -> &str {
         &self.queue.method
@@ -90,7 +96,6 @@ impl Subscription {
 struct Queue {
     method: String,
     session: Option<SessionId>,
-    parker: Arc<Parker>,
     waiting: Mutex<Waiting>,
 }
 
@@ -98,6 +103,20 @@ struct Queue {
 struct Waiting {
     events: VecDeque<Arc<CdpEvent>>,
     bytes: usize,
+    /// The threads that wait now.
+    threads: Vec<Arc<Parker>>,
+}
+
+/// Has one thread woken while it lives.
+pub(super) struct Attention<'a> {
+    queue: &'a Queue,
+    parker: &'a Arc<Parker>,
+}
+
+impl Drop for Attention<'_> {
+    fn drop(&mut self) {
+        self.queue.waiting().threads.retain(|parker| !Arc::ptr_eq(parker, self.parker));
+    }
 }
 
 impl Queue {
@@ -113,8 +132,7 @@ impl Queue {
             waiting.bytes += event.cost();
             waiting.events.push_back(event.clone());
         }
-        drop(waiting);
-        self.parker.notify();
+        waiting.threads.iter().for_each(|parker| parker.notify());
         fits
     }
 
@@ -181,9 +199,9 @@ impl Events {
         fresh
     }
 
-    /// Queues what comes from now on for one waiting thread.
-    pub(super) fn subscribe(&mut self, method: &str, session: Option<SessionId>, parker: Arc<Parker>) -> Subscription {
-        let queue = Arc::new(Queue { method: method.to_owned(), session, parker, waiting: Mutex::default() });
+    /// Queues what comes from now on.
+    pub(super) fn subscribe(&mut self, method: &str, session: Option<SessionId>) -> Subscription {
+        let queue = Arc::new(Queue { method: method.to_owned(), session, waiting: Mutex::default() });
         self.queues.push(Arc::downgrade(&queue));
         Subscription { queue }
     }
@@ -241,7 +259,7 @@ mod tests {
     #[test]
     fn a_wait_that_is_not_taken_from_keeps_its_oldest_within_its_budget() {
         let mut events = Events::default();
-        let subscription = events.subscribe("A.a", None, Arc::default());
+        let subscription = events.subscribe("A.a", None);
         let text = "x".repeat(1 << 20);
         for _ in 0..40 {
             events.push(event("A.a", &text));
@@ -258,7 +276,7 @@ mod tests {
     #[test]
     fn a_flood_of_others_costs_a_wait_nothing() {
         let mut events = Events::default();
-        let subscription = events.subscribe("A.a", None, Arc::default());
+        let subscription = events.subscribe("A.a", None);
         events.push(event("A.a", "mine"));
         for _ in 0..100_000 {
             events.push(event("B.b", &"x".repeat(200)));

@@ -15,6 +15,7 @@ mod events;
 mod frame;
 mod kick;
 mod lead;
+mod lent;
 mod link;
 mod pages;
 mod pending;

@@ -317,6 +317,12 @@ impl Pages {
         self.target_of(session).is_some_and(|target| target.crashed)
     }
 
+    /// Whether the session is on a page that has neither crashed nor a dialog open.
+    pub(super) fn is_usable(&self, session: &SessionId) -> bool {
+        let is_blocked = |target: &Target| target.crashed || target.dialog.is_some();
+        self.sessions.contains_key(session) && !self.target_of(session).is_some_and(is_blocked)
+    }
+
     /// Whether any page has crashed or has a dialog open: what a call has to look at.
     pub(super) fn is_any_blocked(&self) -> bool {
         self.targets.values().any(|target| target.crashed || target.dialog.is_some())
@@ -441,8 +447,11 @@ mod tests {
         sessions.sort();
         assert_eq!(sessions, ["S1".into(), "W1".into()]);
         assert!(pages.is_crashed(&"S1".into()));
+        assert!(!pages.is_usable(&"S1".into()));
         pages.observe(&event(Some("S1"), "Inspector.targetReloadedAfterCrash", "{}"), now);
-        assert!(!pages.is_crashed(&"S1".into()));
+        assert!(!pages.is_crashed(&"S1".into()) && pages.is_usable(&"S1".into()));
+        pages.observe(&event(None, "Target.detachedFromTarget", r#"{"sessionId":"S1"}"#), now);
+        assert!(!pages.is_usable(&"S1".into()));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::error::{End, Failure, Thrown};
 use super::memory::{Uncounted, uncounted};
 use super::protocol;
 use super::value::parse;
-use crate::cancel::CancelReason;
+use crate::cancel::{Cancel, CancelReason};
 use crate::cdp::{Answer, Call, CallError, Caller, Cursor, Page, PageChoice, PageInfo};
 use crate::ids::{SessionId, TargetId};
 
@@ -30,7 +30,7 @@ const BAD_PARAMETERS: i64 = -32602;
 static SCRIPTS: AtomicU64 = AtomicU64::new(1);
 
 /// How long finding or opening a page may take.
-const PAGE_WITHIN: Duration = Duration::from_secs(30);
+pub const PAGE_WITHIN: Duration = Duration::from_secs(30);
 
 /// What scripts of one session leave to the next.
 #[derive(Default)]
@@ -130,7 +130,8 @@ impl Browser {
         told
     }
 
-    fn release_handles(&self) {
+    /// Lets go of the page's handles.
+    pub fn release_handles(&self) {
         let params = format!("{{\"objectGroup\":\"{}\"}}", self.object_group);
         for session in std::mem::take(&mut *lock(&self.handles)) {
             // Nobody waits for it: a page that is gone has no handles.
@@ -140,6 +141,25 @@ impl Browser {
                 session: Some(&session),
             });
         }
+    }
+
+    /// The browser of another thread of the script: the same connection, a place among the events that starts where the
+    /// script's is, and no page yet. It leaves nothing to the next script.
+    pub fn for_worker(&self, cancel: &Cancel) -> Self {
+        Self {
+            cursor: Mutex::new(lock(&self.cursor).clone()),
+            page: Mutex::new(Chosen::Inherited(None)),
+            object_group: self.object_group,
+            handles: Mutex::default(),
+            moved: Mutex::default(),
+            caller: self.caller.beside(cancel),
+            memo: self.memo.clone(),
+        }
+    }
+
+    /// Makes a page that is attached this script's own.
+    pub fn work_on(&self, page: &Page) {
+        *lock(&self.page) = Chosen::Own(page.clone());
     }
 
     /// Sends one command and waits for its reply.

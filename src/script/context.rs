@@ -12,6 +12,7 @@ use rhai::{Dynamic, EvalAltResult, NativeCallContext};
 
 use super::browser::Browser;
 use super::error::{End, Failure, Thrown};
+use super::helpers::{Helpers, Library};
 use super::host::Output;
 use super::memory;
 use super::secret::{NoSecrets, Secrets};
@@ -36,6 +37,8 @@ pub struct Context {
     pub args: Vec<String>,
     /// The workspace's folder; `None` where there is none.
     pub root: Option<PathBuf>,
+    /// The helper modules.
+    pub library: Arc<Library>,
     /// What scripts of the session leave to each other.
     pub state: Arc<State>,
     /// Where secrets come from.
@@ -44,7 +47,9 @@ pub struct Context {
     pub output: Arc<dyn Output>,
     /// `None` where a script runs without one: then only what needs it fails.
     pub browser: Option<Browser>,
-    warnings: Mutex<Vec<String>>,
+    /// Whether it is one of several threads of a script.
+    pub is_worker: bool,
+    warnings: Arc<Mutex<Vec<String>>>,
     operations: AtomicU32,
     exited: AtomicBool,
 }
@@ -64,12 +69,35 @@ impl Context {
             args: Vec::new(),
             exited: AtomicBool::new(false),
             root: None,
+            library: Helpers::new(None).current(),
             state: Arc::default(),
             secrets: Arc::new(NoSecrets),
             output,
             browser,
-            warnings: Mutex::default(),
+            is_worker: false,
+            warnings: Arc::default(),
             operations: AtomicU32::new(0),
+        }
+    }
+
+    /// The context of another thread of the same script: the same output, deadline, warnings, helpers, state and secrets.
+    pub fn for_worker(&self, cancel: Cancel, browser: Option<Browser>) -> Self {
+        Self {
+            deadline: self.deadline,
+            cwd: self.cwd.clone(),
+            umask: self.umask,
+            args: self.args.clone(),
+            root: self.root.clone(),
+            library: self.library.clone(),
+            state: self.state.clone(),
+            secrets: self.secrets.clone(),
+            is_worker: true,
+            warnings: self.warnings.clone(),
+            output: self.output.clone(),
+            cancel,
+            browser,
+            operations: AtomicU32::new(0),
+            exited: AtomicBool::new(false),
         }
     }
 
@@ -149,6 +177,19 @@ impl Context {
     }
 }
 
+/// The context of the script that made this call.
+///
+/// # Errors
+/// An internal one, where there is none.
+pub fn context_of(call: &NativeCallContext) -> Result<Arc<Context>, Failure> {
+    let handle = call.tag().and_then(Dynamic::read_lock::<Handle>);
+    handle.map(|handle| handle.0.clone()).ok_or_else(no_context)
+}
+
+fn no_context() -> Failure {
+    Thrown::new(FaultCode::Internal, "a script without a context").into()
+}
+
 /// Runs a function of a script with its context; a failure gets the place of the call.
 ///
 /// # Errors
@@ -160,7 +201,7 @@ pub fn with_context<T>(
     let handle = call.tag().and_then(Dynamic::read_lock::<Handle>);
     let outcome = match handle {
         Some(handle) => work(&handle.0),
-        None => Err(Thrown::new(FaultCode::Internal, "a script without a context").into()),
+        None => Err(no_context()),
     };
     outcome.map_err(|failure| failure.at(call.call_position()))
 }

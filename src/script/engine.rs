@@ -73,6 +73,7 @@ impl Source {
 pub fn build(context: &Arc<Context>) -> Engine {
     let mut engine = limited();
     engine.register_global_module(arguments(&context.args));
+    context.library.equip(&mut engine).iter().for_each(|sentence| context.warn(sentence.clone()));
     engine.set_default_tag(Dynamic::from(Handle(context.clone())));
     let context = context.clone();
     engine.on_progress(move |_| context.must_end().map(Dynamic::from));

@@ -168,6 +168,30 @@ pub fn syntax(error: &ParseError, source: &Source) -> Fault {
     }
 }
 
+/// What a script may know of an error that was caught for it: as `catch (e)` has it, but always a map.
+pub fn caught(error: EvalAltResult) -> Map {
+    match unwrapped(error) {
+        EvalAltResult::ErrorRuntime(value, position) => match value.try_cast_result::<Map>() {
+            Ok(map) => map,
+            Err(value) => Thrown::new(FaultCode::ScriptError, shown(&value)).with("value", value).into_map(position),
+        },
+        mut error => {
+            let position = error.take_position();
+            Thrown::new(code_of(&error), told(&error)).into_map(position)
+        }
+    }
+}
+
+/// The error itself, without the calls that it came through.
+fn unwrapped(error: EvalAltResult) -> EvalAltResult {
+    match error {
+        EvalAltResult::ErrorInFunctionCall(_, _, inner, _) | EvalAltResult::ErrorInModule(_, inner, _) => {
+            unwrapped(*inner)
+        }
+        error => error,
+    }
+}
+
 /// What the caller is told of a script that failed while it ran. `module` gives the source of a helper module.
 pub fn uncaught(error: EvalAltResult, source: &Source, module: &dyn Fn(&str) -> Option<Source>) -> Fault {
     let mut calls = Vec::new();
@@ -236,7 +260,15 @@ fn thrown_value(value: Dynamic) -> Fault {
 /// An error of the engine's own.
 fn of_the_language(mut error: EvalAltResult, source: &Source) -> Fault {
     let position = error.take_position();
-    let code = match error {
+    let fault = Fault::new(code_of(&error), told(&error));
+    match hints::for_error(&error, source.line(position), source) {
+        Some(hint) => fault.hint(hint),
+        None => fault,
+    }
+}
+
+fn code_of(error: &EvalAltResult) -> FaultCode {
+    match error {
         EvalAltResult::ErrorStackOverflow(_)
         | EvalAltResult::ErrorTooManyModules(_)
         | EvalAltResult::ErrorTooManyVariables(_)
@@ -245,13 +277,12 @@ fn of_the_language(mut error: EvalAltResult, source: &Source) -> Fault {
         EvalAltResult::ErrorParsing(..) => FaultCode::Syntax,
         EvalAltResult::ErrorSystem(..) => FaultCode::Internal,
         _ => FaultCode::ScriptError,
-    };
-    let message = hints::message(&error).unwrap_or_else(|| lowercase_first(&error.to_string()));
-    let fault = Fault::new(code, message);
-    match hints::for_error(&error, source.line(position), source) {
-        Some(hint) => fault.hint(hint),
-        None => fault,
     }
+}
+
+/// The message of an error of the engine's own, whose place was taken.
+fn told(error: &EvalAltResult) -> String {
+    hints::message(error).unwrap_or_else(|| lowercase_first(&error.to_string()))
 }
 
 /// Adds where in the source it is.

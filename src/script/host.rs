@@ -1,14 +1,12 @@
 //! Running a script: a thread of its own, from its source to its value as text.
 //!
-//! Everything a script makes lives and dies on that thread; only text leaves it. The stack is reserved
-//! large and committed lazily, because values nest as deep as memory allows and Rust drops them
-//! recursively. A panic ends the script, never the process.
+//! Everything a script makes lives and dies on that thread (`stack` says what it has); only text leaves it. A panic
+//! ends the script, never the process.
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -22,14 +20,12 @@ use super::error;
 use super::helpers::{Helpers, Library};
 use super::memory::{self, Meter, SCRIPT_LIMIT};
 use super::secret::Secrets;
+use super::stack;
 use super::state::State;
 use super::value::{Form, show, write};
 use crate::cancel::Cancel;
 use crate::cdp::Connection;
 use crate::wire::{Fault, FaultCode, Stream};
-
-/// Stacks to try, largest first. Memory is counted to half of it, so a small one lowers what a script may hold.
-const STACKS: [usize; 2] = [1 << 30, 256 << 20];
 
 /// Less than this is not told: texts of an error, a name that was kept.
 const WORTH_A_WORD: usize = 1 << 20;
@@ -180,6 +176,8 @@ impl Host {
 /// Runs a script that has no browser, no workspace and no caller, and `memory` bytes.
 #[cfg(test)]
 pub fn run_without_browser(script: Script, memory: usize, cancel: Cancel, output: Arc<dyn Output>) -> Ended {
+    // As a host does: what all scripts share is none of one script's memory.
+    engine::warm_up();
     let given = Given {
         memory: Arc::new(Allowance::new(memory)),
         root: None,
@@ -204,11 +202,12 @@ fn run_with(
         context.umask = script.umask;
         context.args = script.args;
         context.root = given.root;
+        context.library = given.library;
         context.state = given.state;
         context.secrets = given.secrets;
         let source = Source::new(&script.source, &script.origin);
         let limit = given.memory.left().min(stack / 2);
-        let (mut ended, lost) = run_here(&Arc::new(context), &given.library, &source, limit);
+        let (mut ended, lost) = run_here(&Arc::new(context), &source, limit);
         ended.warnings.extend(given.memory.charge(lost));
         ended
     };
@@ -216,14 +215,13 @@ fn run_with(
 }
 
 /// Runs a script on this thread. Returns also how many bytes of it cannot be freed.
-fn run_here(context: &Arc<Context>, library: &Arc<Library>, source: &Source, limit: usize) -> (Ended, usize) {
+fn run_here(context: &Arc<Context>, source: &Source, limit: usize) -> (Ended, usize) {
     let meter = Meter::start(limit);
     let outcome = {
-        let mut engine = engine::build(context);
-        library.equip(&mut engine).iter().for_each(|sentence| context.warn(sentence.clone()));
+        let engine = engine::build(context);
         let mut scope = engine::scope(&context.args);
         engine::compile(&engine, source, &scope).and_then(|ast| {
-            let failed = |error| error::uncaught(error, source, &|origin| library.source(origin));
+            let failed = |error| error::uncaught(error, source, &|origin| context.library.source(origin));
             evaluate(&engine, &mut scope, &ast, source, context).map_err(failed)
         })
     };
@@ -269,29 +267,15 @@ fn say_value(value: &Dynamic, context: &Context) -> Result<String, error::Failur
 
 /// Runs `work` on a thread with a script's stack, told its size, and waits for it.
 fn on_own_thread<T: Send>(work: impl FnOnce(usize) -> T + Send) -> Result<T, Fault> {
-    // A thread that cannot be started drops its closure, so the work waits outside of it.
-    let waiting = Mutex::new(Some(work));
-    let run = &|stack| {
-        let work = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
-        work.map(|work| catch_unwind(AssertUnwindSafe(|| work(stack))))
-    };
-    thread::scope(|threads| {
-        let started = STACKS.iter().find_map(|&stack| {
-            let builder = thread::Builder::new().name("script".to_owned()).stack_size(stack);
-            builder.spawn_scoped(threads, move || run(stack)).ok()
-        });
-        match started.map(thread::ScopedJoinHandle::join) {
-            Some(Ok(Some(Ok(value)))) => Ok(value),
-            Some(Ok(Some(Err(panic)))) => Err(panicked(&*panic)),
-            _ => Err(no_thread()),
-        }
+    thread::scope(|threads| match stack::spawn(threads, "script", work) {
+        Some(running) => running.join().map_err(|panic| panicked(&*panic)),
+        None => Err(no_thread()),
     })
 }
 
 fn no_thread() -> Fault {
-    let needed = STACKS[STACKS.len() - 1] >> 20;
-    Fault::new(FaultCode::Internal, format!("no thread can be started for the script ({needed} MiB of stack)"))
-        .hint("raise the limit on virtual memory (`ulimit -v`) or on threads (`ulimit -u`)")
+    let message = format!("no thread can be started for the script ({} MiB of stack)", stack::LEAST_MIB);
+    Fault::new(FaultCode::Internal, message).hint(stack::HINT)
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Fault {

@@ -11,6 +11,7 @@
 mod api;
 mod browser;
 mod context;
+mod copy;
 mod ending;
 mod engine;
 mod error;
@@ -21,6 +22,7 @@ mod host;
 pub mod memory;
 mod protocol;
 mod secret;
+mod stack;
 mod state;
 mod value;
 

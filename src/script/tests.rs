@@ -8,6 +8,8 @@ use super::host::{Closed, Ended, Output, Script, check, run_without_browser};
 use crate::cancel::{Cancel, CancelReason};
 use crate::wire::{Fault, FaultCode, Stream};
 
+mod parallel;
+
 /// What a script may hold here: enough for all but the hostile ones, which reach it soon.
 const MEMORY: usize = 48 << 20;
 

@@ -275,7 +275,8 @@ fn commands(context: &Context, calls: &Dynamic) -> Result<Vec<Command>, Failure>
     commands.collect()
 }
 
-fn outcome(name: &str, ok: bool, value: Dynamic) -> Dynamic {
+/// One of several: `#{ok, …}`.
+pub fn outcome(name: &str, ok: bool, value: Dynamic) -> Dynamic {
     let mut map = Map::new();
     map.insert("ok".into(), ok.into());
     map.insert(name.into(), value);

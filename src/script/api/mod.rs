@@ -13,6 +13,7 @@ mod js;
 mod json;
 mod output;
 mod page;
+mod parallel;
 mod screenshot;
 mod secret;
 mod sized;
@@ -33,6 +34,7 @@ pub const SIGNATURES: &[(&str, &[&str])] = &[
     ("drain_events", &["()", "(method)"]),
     ("wait_event", &["(method)", "(method, options)"]),
     ("expect_event", &["(method)", "(method, options)"]),
+    ("parallel", &["(items, workers, |item, page| …)"]),
     ("print", &["(value)"]),
     ("debug", &["(value)"]),
     ("sleep", &["(seconds)"]),
@@ -63,6 +65,7 @@ pub fn register(module: &mut Module) {
     js::register(module);
     screenshot::register(module);
     event::register(module);
+    parallel::register(module);
     state::register(module);
     file::register(module);
     secret::register(module);
