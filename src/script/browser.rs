@@ -149,7 +149,7 @@ impl Browser {
         Self {
             cursor: Mutex::new(lock(&self.cursor).clone()),
             page: Mutex::new(Chosen::Inherited(None)),
-            object_group: self.object_group,
+            object_group: self.object_group.clone(),
             handles: Mutex::default(),
             moved: Mutex::default(),
             caller: self.caller.beside(cancel),
