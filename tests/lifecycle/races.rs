@@ -117,7 +117,9 @@ fn a_call_that_meets_an_ending_daemon_goes_to_the_next_one() {
 
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGTERM, Signal::SIGTERM] {
         sandbox.daemon().expect("a daemon").signal(signal);
-        assert_eq!(sandbox.script("2").value(), "2");
+        // One that was quicker than the signal is ended by it; one that was not is served by the next daemon.
+        let said = std::iter::repeat_with(|| sandbox.script("2")).find(|said| said.code != Some(130)).unwrap();
+        assert_eq!(said.value(), "2");
     }
 
     sandbox.stop();
