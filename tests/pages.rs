@@ -569,8 +569,7 @@ fn p8_a_page_is_watched_while_no_script_runs() {
     sandbox.stop();
 }
 
-/// Looks for a harness in every way that a page has, and reports what it finds. Not asked is `navigator.webdriver`: that
-/// is the browser's own word about the flags it was started with, whoever speaks to it.
+/// Looks for a harness in every way that a page has, and reports what it finds.
 const SUSPICIOUS: &str = r#"<!doctype html><title>suspicious</title><script>
 const now = () => performance.now();
 const least = async (measure) => {
@@ -617,7 +616,7 @@ const depth = () => { try { return 1 + depth(); } catch { return 0; } };
     const found = {
         touched: await traps(), window: names(window), document: names(document), navigator: names(navigator),
         prototypes: names(Navigator.prototype) + names(Document.prototype), sources: sources(),
-        languages: navigator.languages.join(), agent: navigator.userAgent,
+        webdriver: navigator.webdriver, languages: navigator.languages.join(), agent: navigator.userAgent,
         html: document.documentElement.outerHTML.length, stack: new Error('x').stack.replace(/:\d+/g, ''),
         limit: Error.stackTraceLimit, deep: depth() > 1000,
     };

@@ -22,6 +22,8 @@ const QUIET: &[&str] = &[
     "--disable-background-timer-throttling",
     "--disable-backgrounding-occluded-windows",
     "--disable-renderer-backgrounding",
+    // The debugging pipe counts as automation, and pages would be told (`navigator.webdriver`).
+    "--disable-blink-features=AutomationControlled",
     "--disable-features=MediaRouter,OptimizationHints,Translate",
     "--metrics-recording-only",
     "--password-store=basic",

@@ -92,6 +92,11 @@ pub struct Browser {
     moved: Mutex<HashMap<SessionId, Page>>,
 }
 
+/// Of each script and each worker its own: what ends with one must not take another's handles, which share the page's session.
+fn object_group() -> String {
+    format!("ghost-browser-{}", SCRIPTS.fetch_add(1, Ordering::Relaxed))
+}
+
 impl Browser {
     /// Goes on where the last script of the session ended.
     pub fn new(caller: Caller, memo: Arc<Memo>) -> Self {
@@ -101,8 +106,7 @@ impl Browser {
             // The first script sees all that came before it.
             cursor: Mutex::new(cursor.unwrap_or_default()),
             page: Mutex::new(Chosen::Inherited(page)),
-            // Of its own: what ends with one script must not take another's handles, which share the page's session.
-            object_group: format!("ghost-browser-{}", SCRIPTS.fetch_add(1, Ordering::Relaxed)),
+            object_group: object_group(),
             handles: Mutex::default(),
             moved: Mutex::default(),
             caller,
@@ -149,7 +153,7 @@ impl Browser {
         Self {
             cursor: Mutex::new(lock(&self.cursor).clone()),
             page: Mutex::new(Chosen::Inherited(None)),
-            object_group: self.object_group.clone(),
+            object_group: object_group(),
             handles: Mutex::default(),
             moved: Mutex::default(),
             caller: self.caller.beside(cancel),
