@@ -21,7 +21,7 @@ use crate::ids::{CallId, SessionId, TargetId};
 const BEHIND_DIALOG: Duration = Duration::from_millis(300);
 
 /// How long a page that was told to close may take to be gone before the script goes on.
-const GONE_WITHIN: Duration = Duration::from_secs(1);
+const GONE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Which page to work on.
 #[derive(Debug, Clone, PartialEq, Eq)]

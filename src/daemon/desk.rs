@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use crate::cancel::Cancel;
-use crate::cdp::{CloseReason, Connection};
+use crate::cdp::Connection;
 use crate::lease;
 use crate::wire::{Fault, Phase, Status, Stopped};
 
@@ -37,8 +37,8 @@ pub(super) enum News {
     Lease(LeaseId, lease::Event),
     /// The connection to a browser stands, or could not be made.
     Connected(LeaseId, Result<Connection, Fault>),
-    /// The connection to a browser ended.
-    Lost(LeaseId, CloseReason),
+    /// The connection to a browser ended, and why.
+    Lost(LeaseId, String),
     /// A connection was closed by us; whether normally on both sides.
     Closed(LeaseId, bool),
     /// A keeper died.

@@ -173,11 +173,11 @@ impl Capability {
         }
     }
 
-    /// Why the browser ended by itself, if that can be told (local), and what to do about it.
-    pub fn post_mortem(&self) -> Option<Fault> {
+    /// Why the browser ended by itself, if that can be told (local: within `patience`), and what to do about it.
+    pub fn post_mortem(&self, patience: Duration) -> Option<Fault> {
         match self {
             Self::Hosted(_) => None,
-            Self::Local(release) => release.post_mortem().map(|death| {
+            Self::Local(release) => release.post_mortem(patience).map(|death| {
                 let fault = Fault::new(FaultCode::NoBrowser, death.to_string());
                 match death.hint() {
                     Some(hint) => fault.hint(hint),

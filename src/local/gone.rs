@@ -125,7 +125,7 @@ impl Remains<'_> {
 
 /// Waits until the process ended, at most for `longest`.
 #[cfg(target_os = "linux")]
-fn wait_for_end(pid: i32, longest: Duration) {
+pub(super) fn wait_for_end(pid: i32, longest: Duration) {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use std::os::fd::AsFd;
 
@@ -143,7 +143,7 @@ fn wait_for_end(pid: i32, longest: Duration) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn wait_for_end(_pid: i32, longest: Duration) {
+pub(super) fn wait_for_end(_pid: i32, longest: Duration) {
     look_again_soon(longest);
 }
 

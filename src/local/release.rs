@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::death::Death;
 use super::folder::{self, Layout};
-use super::gone::{Group, Remains};
+use super::gone::{self, Group, Remains};
 use super::launch::Launched;
 use super::log::Tail;
 use super::profile::Profile;
@@ -96,9 +96,11 @@ impl Release {
         }
     }
 
-    /// Why it ended, if it has, and how it said so. Only its parent can tell; the leader stays to be reaped.
-    pub fn post_mortem(&self) -> Option<Death> {
+    /// Why it ended, if it does within `patience` (its pipe breaks a moment before), and how it said so. Only its parent can tell;
+    /// the leader stays to be reaped.
+    pub fn post_mortem(&self, patience: Duration) -> Option<Death> {
         let tail = self.held.as_ref().map(|held| &*held.tail);
+        gone::wait_for_end(self.leader()?, patience);
         Death::of(self.leader()?, tail)
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::Means;
 use crate::cancel::{Cancel, CancelReason};
-use crate::cdp::{Call, Closing, Connection};
+use crate::cdp::{Call, CloseReason, Closing, Connection};
 use crate::daemon::connector::Connector;
 use crate::daemon::desk::{LeaseId, News};
 use crate::daemon::post::Post;
@@ -16,6 +16,9 @@ use crate::wire::{Fault, FaultCode, Phase};
 
 /// How long a connection's normal end may take.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a local browser whose pipe broke may take to be dead.
+const DEATH_WITHIN: Duration = Duration::from_millis(500);
 
 /// How long a local browser may take to say that it will close.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(2);
@@ -36,13 +39,15 @@ pub(super) struct Holding {
 /// How far the connection is.
 enum Link {
     None,
-    /// Being made on another thread, which gives up when this is raised.
+    /// Being made on another thread, which gives up when `given_up` is raised.
     Dialling {
         given_up: Cancel,
         ends_by_command: bool,
     },
+    /// Made. `given_up` tells an end that we want from one that happens to us.
     Open {
         connection: Connection,
+        given_up: Cancel,
         ends_by_command: bool,
     },
 }
@@ -107,10 +112,21 @@ impl Holding {
         let ends_by_command = matches!(endpoint, Endpoint::Pipe { .. });
         self.link = Link::Dialling { given_up: given_up.clone(), ends_by_command };
         let (id, desk, connector) = (self.id, means.desk.clone(), means.connector.clone());
-        let lost = desk.clone();
+        let capability = self.lease.capability().cloned();
+        // A browser that died by itself tells more than a broken pipe.
+        let post_mortem = move || capability.as_ref()?.post_mortem(DEATH_WITHIN);
+        let (lost, death) = (desk.clone(), post_mortem.clone());
+        let is_ours = given_up.clone();
+        let on_close = move |reason: CloseReason| {
+            if is_ours.is_cancelled() {
+                return;
+            }
+            let why = death().map_or_else(|| reason.to_string(), |death| death.message);
+            lost.tell(News::Lost(id, why));
+        };
         let dial = move || {
-            let outcome = connector.connect(endpoint, &given_up, move |reason| lost.tell(News::Lost(id, reason)));
-            desk.tell(News::Connected(id, outcome));
+            let outcome = connector.connect(endpoint, &given_up, on_close);
+            desk.tell(News::Connected(id, outcome.map_err(|fault| post_mortem().unwrap_or(fault))));
         };
         if let Err(error) = thread::Builder::new().name("connect".to_owned()).spawn(dial) {
             let fault = Fault::new(FaultCode::NoBrowser, "browser connection failed").caused_by(&error);
@@ -121,9 +137,9 @@ impl Holding {
     /// Takes the connection, if the browser is still wanted.
     pub(super) fn take_connection(&mut self, connection: Connection) -> bool {
         match (&self.lease, &self.link) {
-            (Lease::Held { .. }, Link::Dialling { ends_by_command, .. }) => {
-                let ends_by_command = *ends_by_command;
-                self.link = Link::Open { connection, ends_by_command };
+            (Lease::Held { .. }, Link::Dialling { given_up, ends_by_command }) => {
+                let (given_up, ends_by_command) = (given_up.clone(), *ends_by_command);
+                self.link = Link::Open { connection, given_up, ends_by_command };
                 true
             }
             _ => false,
@@ -134,7 +150,8 @@ impl Holding {
     pub(super) fn disconnect(&mut self, means: &Means) {
         let (id, desk) = (self.id, means.desk.clone());
         match std::mem::replace(&mut self.link, Link::None) {
-            Link::Open { connection, ends_by_command } => {
+            Link::Open { connection, given_up, ends_by_command } => {
+                given_up.cancel(CancelReason::Stopped);
                 let close = {
                     let desk = desk.clone();
                     move || desk.tell(News::Closed(id, close(&connection, ends_by_command)))
@@ -224,11 +241,6 @@ impl Holding {
 
     pub(super) fn take_cause(&mut self) -> Option<Fault> {
         self.cause.take()
-    }
-
-    /// How a browser that died by itself ended, where that can be known.
-    pub(super) fn post_mortem(&self) -> Option<Fault> {
-        self.lease.capability()?.post_mortem()
     }
 }
 

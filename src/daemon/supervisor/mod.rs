@@ -20,7 +20,7 @@ use self::holding::Holding;
 use self::stops::Stops;
 use super::connector::Connector;
 use super::desk::{Desk, LeaseId, News};
-use crate::cdp::{CloseReason, Connection};
+use crate::cdp::Connection;
 use crate::gateway::{Allocation, Gateway};
 use crate::lease::{self, Action, Event, Lease, NotePlace};
 use crate::redact::Redactor;
@@ -157,7 +157,7 @@ impl Supervisor {
             }
             News::Lease(id, event) => self.step(id, event),
             News::Connected(id, outcome) => self.connected(id, outcome),
-            News::Lost(id, reason) => self.lost(id, &reason),
+            News::Lost(id, why) => self.lost(id, &why),
             News::Closed(id, normally) => self.step(id, Event::Closed { normally }),
             News::KeeperDied(id) => self.replace_keeper(id),
             News::Signal => self.leave(),
@@ -309,21 +309,18 @@ impl Supervisor {
                 }
             }
             Err(fault) => {
-                let death = holding.post_mortem();
-                holding.set_cause(death.unwrap_or(fault));
+                holding.set_cause(fault);
                 self.step(id, Event::ConnectionLost);
             }
         }
     }
 
     /// The connection ended. When we ended it ourselves, that is told by [`News::Closed`].
-    fn lost(&mut self, id: LeaseId, reason: &CloseReason) {
+    fn lost(&mut self, id: LeaseId, why: &str) {
         let Some(holding) = self.leases.get_mut(&id) else { return };
         if !holding.is_connected() {
             return;
         }
-        let death = holding.post_mortem();
-        let why = death.map_or_else(|| reason.to_string(), |death| death.message);
         tracing::error!(lease = id.0, why, "the browser was lost");
         self.warnings.push(format!("the browser that was here is lost: {why}"));
         if self.current == Some(id) {

@@ -113,7 +113,7 @@ impl Browser {
         let group = Group::led_by(self.release.leader().unwrap()).unwrap();
         let remains = Remains { group: Some(&group), folder: self.release.folder() };
         assert!(remains.are_gone_by(soon()).unwrap());
-        self.release.post_mortem().unwrap()
+        self.release.post_mortem(Duration::from_secs(10)).unwrap()
     }
 }
 
@@ -260,7 +260,7 @@ fn a_chromium_that_crashes_is_told_with_its_signal() {
 fn a_running_browser_has_no_post_mortem() {
     let sandbox = Sandbox::with_script("exec sleep 100");
 
-    assert_eq!(sandbox.start().release.post_mortem(), None);
+    assert_eq!(sandbox.start().release.post_mortem(Duration::ZERO), None);
 }
 
 #[test]
