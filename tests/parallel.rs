@@ -69,6 +69,20 @@ fn workers_run_at_once_and_each_sees_the_events_of_the_others_page() {
 }
 
 #[test]
+fn helper_modules_of_the_workspace_and_imported_ones_work_on_the_workers_page() {
+    let sandbox = Sandbox::local();
+    sandbox.file(".ghost/helpers/shop.rhai", "fn heading() { js(\"h.textContent\") }");
+    let script = r#"
+        import "page" as page;
+        let urls = ["A", "B", "C"].map(|name| `data:text/html,<h1 id=h>${name}</h1>`);
+        parallel(urls, 2, |url, tab| { page::open(url); heading() }).map(|r| if r.ok { r.value } else { r })
+    "#;
+
+    assert_eq!(sandbox.script(script).value(), r#"["A","B","C"]"#);
+    sandbox.stop();
+}
+
+#[test]
 fn a_wait_that_the_script_began_can_end_in_a_worker_and_the_other_way() {
     let sandbox = Sandbox::local();
     let script = r#"
