@@ -1,8 +1,9 @@
-//! `parallel` on a real Chromium: a page for each worker, and none of them afterwards.
+//! `parallel` on a real Chromium: a page for each worker, and none of them afterwards; and on a fake one that is slow or
+//! refuses.
 
 mod support;
 
-use support::Sandbox;
+use support::{FakeGateway, Reaction, Sandbox, ms};
 
 /// Functions that the scripts here share: how many pages there are, and a page's way to another.
 const COMMON: &str = r#"
@@ -45,17 +46,17 @@ fn each_worker_has_a_visible_page_of_its_own_and_all_are_closed() {
 #[test]
 fn workers_run_at_once_and_each_sees_the_events_of_the_others_page() {
     let sandbox = Sandbox::local();
-    // Neither gets further than `meet` before the other is there, too.
+    // Neither gets further than `meet` before the other is there, too; its page keeps a `#` from then on.
     let script = r##"
-        fn meet(step) {
-            js(`location.hash = "${step}"`);
-            while tabs().filter(|tab| tab.url.ends_with("#" + step)).len() < 2 { sleep(0.01) }
+        fn meet() {
+            js("location.hash = 'ready'");
+            while tabs().filter(|tab| tab.url.contains("#")).len() < 2 { sleep(0.01) }
         }
         parallel(["a", "b"], 2, |name, page| {
             cdp("Page.enable", #{}, page);
             let end = if name == "a" { "#from-b" } else { "#from-a" };
             let other = expect_event("Page.navigatedWithinDocument", #{where: |p| p.url.ends_with(end)});
-            meet("ready");
+            meet();
             js(`location.hash = "from-${name}"`);
             let url = other.wait().params.url;
             [url, drain_events("Page.navigatedWithinDocument").len() > 2]
@@ -65,6 +66,20 @@ fn workers_run_at_once_and_each_sees_the_events_of_the_others_page() {
     let said = sandbox.script(script);
 
     assert_eq!(said.value(), r##"[["about:blank#from-b",true],["about:blank#from-a",true]]"##);
+    sandbox.stop();
+}
+
+#[test]
+fn helper_modules_of_the_workspace_and_imported_ones_work_on_the_workers_page() {
+    let sandbox = Sandbox::local();
+    sandbox.file(".ghost/helpers/shop.rhai", "fn heading() { js(\"h.textContent\") }");
+    let script = r#"
+        import "page" as page;
+        let urls = ["A", "B", "C"].map(|name| `data:text/html,<h1 id=h>${name}</h1>`);
+        parallel(urls, 2, |url, tab| { page::open(url); heading() }).map(|r| if r.ok { r.value } else { r })
+    "#;
+
+    assert_eq!(sandbox.script(script).value(), r#"["A","B","C"]"#);
     sandbox.stop();
 }
 
@@ -129,6 +144,38 @@ fn an_interrupt_midway_leaves_no_page_open() {
 
     assert_eq!(running.wait().code, Some(130));
     assert_eq!(pages_left(&sandbox), before);
+    sandbox.stop();
+}
+
+#[test]
+fn an_interrupt_while_pages_open_closes_those_that_come_after_it() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    gateway.cdp().on("Target.createTarget", |_| Reaction::After(ms(500), Box::new(Reaction::Usual)));
+    let running = sandbox.spawn([] as [&str; 0], "parallel([1, 2], 2, |n, page| print(n))");
+    gateway.cdp().wait_for("Target.createTarget", 2);
+
+    running.signal(nix::sys::signal::Signal::SIGINT);
+
+    let said = running.wait();
+    assert_eq!((said.code, said.stdout.as_str()), (Some(130), ""));
+    gateway.cdp().wait_for("Target.closeTarget", 2);
+    sandbox.stop();
+}
+
+#[test]
+fn where_one_page_is_refused_the_others_are_closed_and_nothing_ran() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    gateway.cdp().on("Target.createTarget", |command| match command.nth {
+        1 => Reaction::Error(-32000, "no more windows".to_owned()),
+        _ => Reaction::Usual,
+    });
+
+    let said = sandbox.script("parallel([1, 2, 3], 3, |n, page| print(n))");
+
+    assert!(said.fails_with(1).contains("no more windows"), "{said:#?}");
+    assert_eq!((said.stdout.as_str(), gateway.cdp().count("Target.closeTarget")), ("", 2));
     sandbox.stop();
 }
 
