@@ -14,6 +14,7 @@ use super::frame::{Answer, Call, mend_surrogates};
 use super::lead::Parker;
 use super::pages::{Dialog, Page};
 use super::pending::{CallerKind, Inbox, Outcome};
+use super::tally::Tally;
 use crate::cancel::{Cancel, Registration};
 use crate::ids::{CallId, SessionId, TargetId};
 
@@ -395,6 +396,17 @@ impl Caller {
     pub fn dialog_near(&self, session: &SessionId) -> Option<(TargetId, Dialog)> {
         let pages = self.shared.pages();
         pages.dialog_near(session).map(|(target, dialog)| (target.clone(), dialog.clone()))
+    }
+
+    /// Where a page is, as its watch has heard; `None` without one.
+    pub fn url(&self, target: &TargetId) -> Option<String> {
+        self.shared.pages().url(target).map(str::to_owned)
+    }
+
+    /// What has happened on this connection so far.
+    pub fn tally(&self) -> Tally {
+        let tally = self.shared.pages().tally();
+        Tally { events_dropped: self.shared.events().dropped(), ..tally }
     }
 
     /// What was accepted for pages since the last look, one sentence each.

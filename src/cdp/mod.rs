@@ -21,6 +21,7 @@ mod pages;
 mod pending;
 mod pipe;
 mod sentinel;
+mod tally;
 mod transport;
 mod websocket;
 
@@ -31,5 +32,6 @@ pub use events::{CdpEvent, Cursor, Subscription};
 pub use frame::{Answer, Call};
 pub use pages::{Dialog, Page};
 pub use pipe::Pipe;
+pub use tally::Tally;
 pub use transport::{Incoming, Transport};
 pub use websocket::{WebSocket, dial};

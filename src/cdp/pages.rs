@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::events::CdpEvent;
 use super::frame::mend_surrogates;
+use super::tally::Tally;
 use crate::ids::{SessionId, TargetId};
 
 /// Alerts that a page may have accepted for it in one second; the next one stays open.
@@ -25,6 +26,9 @@ const ACCEPTED_TOLD: usize = 20;
 
 /// How much of a dialog's text is told.
 const TEXT_TOLD: usize = 200;
+
+/// The most of an address that is kept.
+const LONGEST_URL: usize = 2000;
 
 /// How long a page may leave the watch's `Page.enable` unanswered before it counts as hung.
 const ENABLE_WITHIN: Duration = Duration::from_secs(3);
@@ -71,6 +75,7 @@ pub(super) struct Pages {
     /// The session that scripts share on a page: one, whoever asks and how often.
     shared: HashMap<TargetId, SessionId>,
     accepted: Accepted,
+    tally: Tally,
 }
 
 /// Dialogs that were accepted for pages since the last look.
@@ -107,6 +112,8 @@ struct Attachment {
 
 #[derive(Default)]
 struct Target {
+    /// Where its main frame is.
+    url: String,
     watch: Option<SessionId>,
     /// The page that opened it: both may run on one thread.
     opener: Option<TargetId>,
@@ -145,6 +152,35 @@ struct AttachedToTarget {
 struct TargetInfo {
     target_id: String,
     opener_id: Option<String>,
+    #[serde(default)]
+    url: String,
+}
+
+#[derive(Deserialize)]
+struct FrameNavigated {
+    frame: Frame,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Frame {
+    parent_id: Option<String>,
+    url: String,
+    #[serde(default)]
+    url_fragment: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NavigatedWithinDocument {
+    frame_id: String,
+    url: String,
+}
+
+#[derive(Deserialize)]
+struct ConsoleCalled {
+    #[serde(rename = "type")]
+    kind: String,
 }
 
 #[derive(Deserialize)]
@@ -195,8 +231,56 @@ impl Pages {
                 self.with_target(session, |target| target.dialog = None);
                 Vec::new()
             }
-            _ => Vec::new(),
+            _ => {
+                self.count(event);
+                Vec::new()
+            }
         }
+    }
+
+    /// Notes what asks for nothing: where pages are, and how often something went wrong on them.
+    fn count(&mut self, event: &CdpEvent) {
+        match (event.method.as_str(), event.session.as_ref()) {
+            ("Page.frameNavigated", Some(session)) if self.is_hidden(Some(session)) => {
+                params(event).into_iter().for_each(|navigated| self.navigated(session, navigated));
+            }
+            ("Page.navigatedWithinDocument", Some(session)) if self.is_hidden(Some(session)) => {
+                params(event).into_iter().for_each(|moved| self.moved_within(session, moved));
+            }
+            ("Runtime.exceptionThrown", _) => self.tally.page_errors += 1,
+            ("Runtime.consoleAPICalled", _) => {
+                let called = params::<ConsoleCalled>(event);
+                let is_error = called.is_some_and(|called| matches!(called.kind.as_str(), "error" | "assert"));
+                self.tally.console_errors += u64::from(is_error);
+            }
+            _ => {}
+        }
+    }
+
+    fn navigated(&mut self, session: &SessionId, FrameNavigated { frame }: FrameNavigated) {
+        if frame.parent_id.is_some() {
+            return;
+        }
+        self.tally.navigations += 1;
+        self.with_target(session, |target| target.url = shortened(frame.url + frame.url_fragment.as_str()));
+    }
+
+    fn moved_within(&mut self, session: &SessionId, moved: NavigatedWithinDocument) {
+        // The main frame of a page has its target's id.
+        let is_main = self.sessions.get(session).is_some_and(|known| known.target.as_str() == moved.frame_id);
+        if is_main {
+            self.with_target(session, |target| target.url = shortened(moved.url));
+        }
+    }
+
+    /// Where a page is; `None` for one that is not watched.
+    pub(super) fn url(&self, target: &TargetId) -> Option<&str> {
+        self.targets.get(target).map(|target| target.url.as_str())
+    }
+
+    /// The figures so far, without the events that were dropped.
+    pub(super) fn tally(&self) -> Tally {
+        self.tally
     }
 
     fn attached(&mut self, event: &CdpEvent, now: Instant) -> Vec<Effect> {
@@ -212,6 +296,7 @@ impl Pages {
         entry.watch = Some(session.clone());
         entry.opener = attached.target_info.opener_id.as_deref().map(TargetId::from);
         entry.enabling = Some(now);
+        entry.url = shortened(attached.target_info.url);
         // Back to back, awaiting neither: a page that waits for the debugger answers nothing until it is let go.
         vec![
             Effect::Enable { session: session.clone(), target },
@@ -245,6 +330,7 @@ impl Pages {
 
     fn dialog_opened(&mut self, session: &SessionId, opening: DialogOpening, now: Instant) -> Vec<Effect> {
         let DialogOpening { message, kind } = opening;
+        self.tally.dialogs += 1;
         let accept = matches!(kind.as_str(), "alert" | "beforeunload");
         let accept = self.with_target(session, |target| accept && target.alerts.within_rate(now)).unwrap_or(false);
         if accept {
@@ -368,6 +454,16 @@ impl Pages {
         let beside = self.sessions.iter().filter(|(_, other)| other.target == known.target);
         beside.map(|(session, _)| session.clone()).collect()
     }
+}
+
+/// An address of a length that can be told; `data:` holds whole documents.
+fn shortened(mut url: String) -> String {
+    if url.len() > LONGEST_URL {
+        let end = (0..=LONGEST_URL).rev().find(|&at| url.is_char_boundary(at)).unwrap_or(0);
+        url.truncate(end);
+        url.push('…');
+    }
+    url
 }
 
 /// Reads an event's parameters, also where a page put half a character into them.

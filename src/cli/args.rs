@@ -47,7 +47,7 @@ enum Verb {
     /// Make the workspace's folder for helper modules and print its path
     Workspace,
     /// Print the skill that teaches an agent to use this tool
-    Skill,
+    Skill(SkillOptions),
 }
 
 /// How a script is run.
@@ -107,6 +107,14 @@ pub(super) struct StopOptions {
     pub(super) all: bool,
 }
 
+/// What is printed.
+#[derive(clap::Args)]
+pub(super) struct SkillOptions {
+    /// Print what differs between Rhai and Python or JavaScript instead
+    #[arg(long)]
+    pub(super) rhai: bool,
+}
+
 /// What is to be done.
 pub(super) enum Command {
     Script(RunOptions),
@@ -115,7 +123,7 @@ pub(super) enum Command {
     Stop(StopOptions),
     Helpers(Helpers),
     Workspace,
-    Skill,
+    Skill(SkillOptions),
 }
 
 /// A script that was named on the command line.
@@ -157,7 +165,7 @@ fn command(verb: Option<Verb>, options: RunOptions) -> Result<Command, Fault> {
         Some(Verb::Stop(options)) => Ok(Command::Stop(options)),
         Some(Verb::Helpers { what }) => Ok(Command::Helpers(what.unwrap_or_default())),
         Some(Verb::Workspace) => Ok(Command::Workspace),
-        Some(Verb::Skill) => Ok(Command::Skill),
+        Some(Verb::Skill(options)) => Ok(Command::Skill(options)),
     }
 }
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::client::Outcome;
-use crate::wire::Fault;
+use crate::wire::{Aftermath, Fault};
 use crate::workspace::Session;
 
 /// The most output that is kept for the object.
@@ -39,7 +39,7 @@ struct Envelope<'a> {
     output: &'a str,
     error: Option<&'a Fault>,
     warnings: Vec<String>,
-    aftermath: Option<()>,
+    aftermath: Option<&'a Aftermath>,
     session: Option<Whose>,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn line(result: &Result<Outcome, Fault>, kept: &Kept, session: Option
         output: &kept.text,
         error,
         warnings: warnings(result, kept),
-        aftermath: None,
+        aftermath: result.as_ref().ok().and_then(|outcome| outcome.done.aftermath.as_ref()),
         session: session
             .map(|session| Whose { workspace: session.root.display().to_string(), name: session.name.clone() }),
     };
@@ -93,6 +93,9 @@ fn warnings(result: &Result<Outcome, Fault>, kept: &Kept) -> Vec<String> {
         if outcome.done.fault.is_some() {
             warnings.extend(unconfirmed(outcome).iter().map(Fault::to_string));
         }
+    }
+    if result.as_ref().is_ok_and(|outcome| outcome.done.value_is_left_out) {
+        warnings.push("the value is too long for `value` and was left out".to_owned());
     }
     if kept.is_cut {
         warnings.push(format!("output was cut at {OUTPUT_LIMIT} bytes"));

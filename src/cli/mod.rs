@@ -38,7 +38,7 @@ pub fn main() -> ExitCode {
         Command::Stop(options) => stop::stop(&call, &options),
         Command::Helpers(what) => helpers::helpers(&call, &what),
         Command::Workspace => workspace::workspace(&call),
-        Command::Skill => skill::skill(),
+        Command::Skill(options) => skill::skill(&options),
     };
     code.into()
 }

@@ -8,6 +8,7 @@
 
 mod connector;
 mod desk;
+mod heap;
 pub mod keeper;
 mod listener;
 mod lock;
@@ -48,6 +49,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The daemon process. Its standard input brings the start message, its standard output takes one word: ready, or why not.
 pub fn main() -> ExitCode {
+    heap::keep_little();
     if process::prepare().is_err() {
         return ExitCode::FAILURE;
     }

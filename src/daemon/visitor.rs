@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::desk::{Answer, Desk, News, VisitorId};
+use super::heap::HeapUse;
 use crate::cancel::{Cancel, CancelReason, Registration};
 use crate::cdp::Connection;
 use crate::redact::Redactor;
@@ -22,6 +23,12 @@ use crate::wire::{
 
 /// How long a client may take to read what is left for it, when the daemon or its script ends.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// The most output in one frame.
+const OUTPUT_PIECE: usize = 1 << 20;
+
+/// The longest value that is told beside the output. In a frame, its quotes escaped, it may take twice the room.
+const VALUE_LIMIT: usize = 24 << 20;
 
 /// What every visit needs.
 pub(super) struct House {
@@ -171,6 +178,8 @@ impl NotBegun {
 
 impl Errand {
     fn carry_out(self, run: Run) {
+        // Dropped after the last word: the client does not wait for it.
+        let _heap = HeapUse::begin();
         let _cut_off = self.writer.cut_off_after(&self.cancel);
         let stop = run.stop;
         let done = match self.done(run) {
@@ -204,7 +213,7 @@ impl Errand {
         let (cancel, writer, asking) = (self.cancel.clone(), self.writer.clone(), self.asking.clone());
         let ended = self.house.host.run(script(run, deadline), &connection, cancel, writer, asking);
         warnings.extend(ended.warnings);
-        Ok(Done { value: ended.value, fault: ended.fault, warnings })
+        Ok(Done { value: ended.value, fault: ended.fault, warnings, aftermath: ended.aftermath, ..Done::default() })
     }
 
     /// Waits for the browser, and tells the client what for. The script is accepted with the first answer: a daemon that
@@ -260,10 +269,11 @@ impl Errand {
     fn redacted(&self, mut done: Done) -> Done {
         let redactor = &self.house.redactor;
         let clean = |text: &mut String| *text = redactor.error(text).into_owned();
-        if let Some(value) = &mut done.value {
-            *value = redactor.output(value).into_owned();
-        }
+        done.value_is_left_out = done.value.as_ref().is_some_and(|value| value.len() > VALUE_LIMIT);
+        done.value = done.value.filter(|_| !done.value_is_left_out).map(|value| redactor.output(&value).into_owned());
         done.warnings.iter_mut().for_each(clean);
+        let urls = done.aftermath.iter_mut().flat_map(|after| [&mut after.start_url, &mut after.end_url]);
+        urls.flatten().for_each(clean);
         done.fault = done.fault.map(|fault| redactor.fault(fault));
         done
     }
@@ -322,8 +332,16 @@ impl Writer {
 
 impl script::Output for Writer {
     fn write(&self, stream: Stream, text: &str) -> Result<(), script::Closed> {
-        let text = self.redactor.output(text).into_owned();
-        self.send(&Reply::Output { stream, text }).map_err(|_| script::Closed)
+        let text = self.redactor.output(text);
+        let mut rest: &str = &text;
+        while !rest.is_empty() {
+            let end =
+                (0..=rest.len().min(OUTPUT_PIECE)).rev().find(|&at| rest.is_char_boundary(at)).unwrap_or(rest.len());
+            let piece = rest[..end].to_owned();
+            self.send(&Reply::Output { stream, text: piece }).map_err(|_| script::Closed)?;
+            rest = &rest[end..];
+        }
+        Ok(())
     }
 }
 

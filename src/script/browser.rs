@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rhai::{Dynamic, Map};
 
+use super::aftermath::Before;
 use super::context::Context;
 use super::error::{End, Failure, Thrown};
 use super::memory::{Uncounted, uncounted};
@@ -19,6 +20,7 @@ use super::value::parse;
 use crate::cancel::{Cancel, CancelReason};
 use crate::cdp::{Answer, Call, CallError, Caller, Cursor, Page, PageChoice, PageInfo};
 use crate::ids::{SessionId, TargetId};
+use crate::wire::Aftermath;
 
 /// CDP's code for a command that the target does not know.
 const UNKNOWN_COMMAND: i64 = -32601;
@@ -83,6 +85,8 @@ pub struct Browser {
     pub caller: Caller,
     /// The object group that the page's handles of this script belong to.
     pub object_group: String,
+    /// How things stood when it began.
+    pub before: Arc<Before>,
     memo: Arc<Memo>,
     page: Mutex<Chosen>,
     cursor: Mutex<Cursor>,
@@ -103,6 +107,7 @@ impl Browser {
         let cursor = lock(&memo.cursor).clone();
         let page = lock(&memo.page).clone();
         Self {
+            before: Arc::new(Before::new(&caller, page.as_ref())),
             // The first script sees all that came before it.
             cursor: Mutex::new(cursor.unwrap_or_default()),
             page: Mutex::new(Chosen::Inherited(page)),
@@ -134,6 +139,11 @@ impl Browser {
         told
     }
 
+    /// What has happened since the script began.
+    pub fn aftermath(&self) -> Aftermath {
+        self.before.aftermath(&self.caller, self.chosen().as_ref())
+    }
+
     /// Lets go of the page's handles.
     pub fn release_handles(&self) {
         let params = format!("{{\"objectGroup\":\"{}\"}}", self.object_group);
@@ -151,6 +161,7 @@ impl Browser {
     /// script's is, and no page yet. It leaves nothing to the next script.
     pub fn for_worker(&self, cancel: &Cancel) -> Self {
         Self {
+            before: self.before.clone(),
             cursor: Mutex::new(lock(&self.cursor).clone()),
             page: Mutex::new(Chosen::Inherited(None)),
             object_group: object_group(),
@@ -263,6 +274,7 @@ impl Browser {
     pub fn choose(&self, context: &Context, choice: PageChoice) -> Result<Page, Failure> {
         let deadline = context.until(PAGE_WITHIN);
         let page = uncounted(|| self.caller.attach(choice, deadline)).map_err(|error| failure(context, error))?;
+        uncounted(|| self.before.chosen(&self.caller, &page));
         *lock(&self.page) = Chosen::Own(page.clone());
         Ok(page)
     }

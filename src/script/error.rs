@@ -197,10 +197,13 @@ pub fn uncaught(error: EvalAltResult, source: &Source, module: &dyn Fn(&str) -> 
     let mut calls = Vec::new();
     let mut error = error;
     let mut within = source.origin.clone();
+    let mut called = Position::NONE;
     loop {
         match error {
             EvalAltResult::ErrorInFunctionCall(name, file, inner, position) => {
                 calls.push(format!("{name} called at {}", at(&within, position)));
+                // A native has no file: the call is in the one that we are in.
+                called = if file.is_empty() { position } else { Position::NONE };
                 if !file.is_empty() {
                     within = file;
                 }
@@ -211,7 +214,8 @@ pub fn uncaught(error: EvalAltResult, source: &Source, module: &dyn Fn(&str) -> 
         }
     }
     calls.reverse();
-    let position = error.position();
+    // Some errors of natives know no place: the call is the nearest.
+    let position = if error.position().is_none() { called } else { error.position() };
     let module = if within == source.origin { None } else { module(&within) };
     let source = module.as_ref().unwrap_or(source);
     let mut fault = place(innermost(error, source), position, source);
@@ -234,11 +238,17 @@ fn innermost(error: EvalAltResult, source: &Source) -> Fault {
 
 /// A value that the script, or a function it called, threw.
 fn thrown_value(value: Dynamic) -> Fault {
+    if value.is_unit() {
+        return Fault::new(FaultCode::ScriptError, "the script threw `()`");
+    }
     let Some(mut map) = value.clone().try_cast::<Map>() else {
         return Fault::new(FaultCode::ScriptError, shown(&value));
     };
-    let code = map.remove("code").map(|code| code.to_string());
-    let known = FaultCode::ALL.iter().find(|known| Some(known.name()) == code.as_deref());
+    let code = map.get("code").map(shown).unwrap_or_default();
+    let known = FaultCode::ALL.iter().find(|known| known.name() == code && is_a_scripts(**known));
+    if known.is_some() {
+        map.remove("code");
+    }
     let message = map.remove("message").map_or_else(|| shown(&value), |text| shown(&text));
     let mut fault = Fault::new(known.copied().unwrap_or(FaultCode::ScriptError), message);
     fault.hint = map.remove("hint").map(|hint| shown(&hint));
@@ -255,6 +265,28 @@ fn thrown_value(value: Dynamic) -> Fault {
         }
     }
     fault
+}
+
+/// Whether a script may end with this code: those that it can catch. It cannot claim to be a lost browser or a debt.
+fn is_a_scripts(code: FaultCode) -> bool {
+    use FaultCode as C;
+    matches!(
+        code,
+        C::ScriptError
+            | C::CdpError
+            | C::JsError
+            | C::BadParams
+            | C::Denied
+            | C::Limit
+            | C::Timeout
+            | C::Disconnected
+            | C::DialogOpen
+            | C::TargetGone
+            | C::PageCrashed
+            | C::PageUnresponsive
+            | C::StaleRef
+            | C::OutcomeUnknown
+    )
 }
 
 /// An error of the engine's own.

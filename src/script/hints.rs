@@ -19,6 +19,12 @@ const LANGUAGE: &str = "\
     to_chars to_debug to_float to_hex to_int to_json to_lower to_octal to_string to_upper trim truncate \
     type_of values zip";
 
+/// The names of the language's own functions.
+#[cfg(test)]
+pub fn language_names() -> impl Iterator<Item = &'static str> {
+    LANGUAGE.split_ascii_whitespace()
+}
+
 /// All functions that can be called: the primitives and the language's own.
 fn function_names<'a>() -> impl Iterator<Item = &'a str> {
     SIGNATURES.iter().map(|(name, _)| *name).chain(LANGUAGE.split_ascii_whitespace())
@@ -101,6 +107,9 @@ pub fn message(error: &EvalAltResult) -> Option<String> {
             Some(format!("{} has no property `{name}`", kind(of)))
         }
         EvalAltResult::ErrorStackOverflow(_) => Some("calls nested deeper than 64 levels".to_owned()),
+        EvalAltResult::ErrorDataRace(..) => {
+            Some("a function uses the very value that it was called on, which is in use".to_owned())
+        }
         _ => None,
     }
 }
@@ -111,6 +120,9 @@ pub fn for_error(error: &EvalAltResult, line: &str, source: &Source) -> Option<S
         EvalAltResult::ErrorFunctionNotFound(signature, _) => for_function(signature, line, source),
         EvalAltResult::ErrorVariableNotFound(name, _) => for_variable(name, source),
         EvalAltResult::ErrorStackOverflow(_) => Some("use a loop instead of a function that calls itself".to_owned()),
+        EvalAltResult::ErrorDataRace(..) => {
+            Some("let it work on a copy: `let copy = x; copy.map(|item| …)`".to_owned())
+        }
         EvalAltResult::ErrorFor(_) => {
             Some("`for` takes an array, a string, a range `0..10`, or `map.keys()`".to_owned())
         }
@@ -259,10 +271,10 @@ pub fn for_syntax(error: &ParseErrorType, line: &str, source: &Source) -> Option
         ParseErrorType::BadInput(_) if line.contains('\'') => Some(CHARACTER.to_owned()),
         ParseErrorType::ExprTooDeep => Some("split the expression: give its parts names with `let`".to_owned()),
         ParseErrorType::UnexpectedEOF => Some("a `{`, `(` or `[` is still open".to_owned()),
-        ParseErrorType::MissingToken(token, _) if token == ";" => Some("statements end with `;`".to_owned()),
-        ParseErrorType::MissingToken(token, _) if token == "}" && line.contains(':') => {
-            Some("a map is `#{a: 1}`, with a `#`".to_owned())
+        ParseErrorType::MissingToken(token, _) if has_bare_map(line) || token == "}" && line.contains(':') => {
+            Some(MAP.to_owned())
         }
+        ParseErrorType::MissingToken(token, _) if token == ";" => Some("statements end with `;`".to_owned()),
         ParseErrorType::AssignmentToConstant(name) => {
             Some(format!("`{name}` is a constant; a variable is `let {name} = …`"))
         }
@@ -280,13 +292,24 @@ pub fn for_syntax(error: &ParseErrorType, line: &str, source: &Source) -> Option
 fn for_undefined(name: &str, line: &str, source: &Source) -> Option<String> {
     let is_key = ["{", "{ "].iter().any(|open| line.contains(&format!("{open}{name}:")));
     if is_key {
-        return Some("a map is `#{a: 1}`, with a `#`".to_owned());
+        return Some(MAP.to_owned());
     }
     let is_statement = ["import ", "from ", "def ", "elif "].iter().any(|word| line.trim_start().starts_with(word));
     if is_statement || matches!(name, "not" | "and" | "or") {
         return for_line(line);
     }
     for_variable(name, source)
+}
+
+const MAP: &str = "a map is `#{a: 1}`, with a `#`";
+
+/// `{a: 1}` or `{"a": 1}`, without a `#`.
+fn has_bare_map(line: &str) -> bool {
+    let is_key = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "_\"'".contains(c));
+    line.match_indices('{').any(|(at, _)| {
+        let key = line[at + 1..].split_once(':').map(|(key, _)| key.trim());
+        !line[..at].ends_with(['#', '$']) && key.is_some_and(is_key)
+    })
 }
 
 fn reserved(word: &str) -> Option<String> {

@@ -25,7 +25,7 @@ use super::state::State;
 use super::value::{Form, show, write};
 use crate::cancel::Cancel;
 use crate::cdp::Connection;
-use crate::wire::{Fault, FaultCode, Stream};
+use crate::wire::{Aftermath, Fault, FaultCode, Stream};
 
 /// Less than this is not told: texts of an error, a name that was kept.
 const WORTH_A_WORD: usize = 1 << 20;
@@ -69,6 +69,8 @@ pub struct Ended {
     pub fault: Option<Fault>,
     /// What the caller should know whatever the outcome.
     pub warnings: Vec<String>,
+    /// What has happened in the browser meanwhile; `None` without one.
+    pub aftermath: Option<Aftermath>,
 }
 
 /// Checks a script without running it: its syntax, and that every variable is known.
@@ -227,11 +229,13 @@ fn run_here(context: &Arc<Context>, source: &Source, limit: usize) -> (Ended, us
     };
     let lost = memory::used().saturating_sub(length(&outcome));
     drop(meter);
+    memory::settle();
     let mut warnings = context.take_warnings();
+    let aftermath = context.browser.as_ref().map(Browser::aftermath);
     warnings.extend(context.browser.iter().flat_map(Browser::finish));
     let ended = match outcome {
-        Ok(value) => Ended { value, fault: None, warnings },
-        Err(fault) => Ended { value: None, fault: Some(fault), warnings },
+        Ok(value) => Ended { value, fault: None, warnings, aftermath },
+        Err(fault) => Ended { value: None, fault: Some(fault), warnings, aftermath },
     };
     (ended, lost)
 }

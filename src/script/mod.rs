@@ -8,6 +8,7 @@
 //! what it can call, `context` for how a call finds its script, `value` for what crosses to the browser, and
 //! `error` with `hints` for what a failure says.
 
+mod aftermath;
 mod api;
 mod browser;
 mod context;
@@ -29,5 +30,7 @@ mod value;
 pub use host::{Closed, Ended, Host, Output, Script, check};
 pub use secret::{Answering, Secrets};
 
+#[cfg(test)]
+mod soup;
 #[cfg(test)]
 mod tests;

@@ -169,6 +169,71 @@ fn wrong_arguments_are_named() {
 }
 
 #[test]
+fn what_is_not_defined_is_found_before_anything_runs() {
+    for source in ["print(1); countr", "print(1); if false { countr }", "print(1); let f = |x| countr;"] {
+        let (ended, text) = run(source);
+
+        assert_eq!((ended.fault.map(|fault| fault.code), text.as_str()), (Some(FaultCode::Syntax), ""), "{source}");
+    }
+}
+
+#[test]
+fn a_primitive_called_in_another_way_says_how_it_is_called() {
+    for source in ["js()", "js(1, 2, 3)", "js(\"1\", #{}, 5)"] {
+        assert!(hint(source).contains("`js` takes (expression) or (expression, options)"), "{:?}", fault(source));
+    }
+    assert!(hint("cdp()").contains("`cdp` takes (method) or (method, params) or"), "{:?}", fault("cdp()"));
+    assert!(hint("sleep(\"1\")").contains("`sleep` takes (seconds)"));
+}
+
+#[test]
+fn what_a_function_throws_while_it_sorts_is_thrown() {
+    assert_eq!(output("let a = [3, 1, 2, 1]; a.sort(|x, y| x - y); a"), "[1,1,2,3]\n");
+    assert_eq!(output("[3, 1, 2].order_by(|x, y| x > y)"), "[3,2,1]\n");
+    assert_eq!(output("let a = [1, 1, 2, 2, 1]; a.dedup(|x, y| x == y); a"), "[1,2,1]\n");
+    assert_eq!(fault("let a = [2, 1]; a.sort(|x, y| { throw \"no\" });").message, "no");
+    let no_order = fault("[2, 1].order_by(|x, y| \"more\")");
+    assert_eq!(no_order.message, "the function that sorts must give an integer, not a string");
+}
+
+#[test]
+fn parts_of_a_text_are_counted_in_characters_from_either_end() {
+    for (part, expected) in [
+        ("s.sub_string(1, 2)", "aï"),
+        ("s.sub_string(-2)", "ve"),
+        ("s.sub_string(-9, 2)", "na"),
+        ("s.sub_string(9)", ""),
+        ("s.sub_string(1..=2)", "aï"),
+        ("s.sub_string(3..1)", ""),
+        ("s.crop(1, 2); s", "aï"),
+        ("s.crop(-2); s", "ve"),
+        ("s.crop(..2); s", "na"),
+        ("s.pad(7, \"ab\"); s", "naïveab"),
+        ("s.pad(6, \"ab\"); s", "naïvea"),
+    ] {
+        assert_eq!(output(&format!("let s = \"naïve\"; {part}")).trim_end(), expected, "{part}");
+    }
+}
+
+#[test]
+fn a_script_cannot_claim_what_only_the_session_can_tell() {
+    for code in ["cancelled", "no_browser", "release_unconfirmed", "other_credential", "deadline", "mine"] {
+        let fault = fault(&format!("throw #{{code: \"{code}\", message: \"no\"}}"));
+
+        assert_eq!((fault.code, fault.message.as_str()), (FaultCode::ScriptError, "no"));
+        assert_eq!(fault.context["code"], code);
+    }
+    assert_eq!(fault("throw #{code: \"timeout\", message: \"no\"}").code, FaultCode::Timeout);
+}
+
+#[test]
+fn an_error_of_a_native_that_knows_no_place_has_that_of_its_call() {
+    let fault = fault("let a = 1;\nrange(1, 2, 0)");
+
+    assert_eq!((&fault.context["line"], &fault.context["source_line"]), (&2.into(), &"range(1, 2, 0)".into()));
+}
+
+#[test]
 fn habits_of_other_languages_get_a_hint() {
     for (source, part) in [
         ("let counter = 1; print(countr)", "`counter`"),
@@ -197,6 +262,9 @@ fn habits_of_other_languages_get_a_hint() {
         ("let x = #{default: 1};", "quoted"),
         ("console.log(1)", "print(x)"),
         ("eval(\"1\")", "js"),
+        ("{a: 1}", "`#{a: 1}`"),
+        ("let a = [1]; a.for_each(|| a.push(1));", "a copy"),
+        ("let s = \"a\"; s += 1; s -= 1;", "one kind"),
     ] {
         assert!(hint(source).contains(part), "{source}\n{:?}", fault(source));
     }

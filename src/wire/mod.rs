@@ -15,7 +15,7 @@ mod request;
 
 pub use fault::{Fault, FaultCode};
 pub use frame::{FRAME_LIMIT, read_frame, write_frame};
-pub use reply::{Done, Phase, Ready, Reply, Status, StatusState, Stopped, Stream};
+pub use reply::{Aftermath, Done, Phase, Ready, Reply, Status, StatusState, Stopped, Stream};
 pub use request::{Granted, Request, Run, SecretAnswer};
 
 /// The version of this protocol. Another number on the other side means: only the frozen requests.

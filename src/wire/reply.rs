@@ -94,12 +94,37 @@ pub struct Done {
     /// The script's value as JSON text; `None` for `()`. It was also sent as output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
+    /// Whether there is a value that is too long to be told here.
+    #[serde(default)]
+    pub value_is_left_out: bool,
     /// Why it failed; `None` when it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
     /// What the caller should know whatever the outcome, one sentence each.
     #[serde(default)]
     pub warnings: Vec<String>,
+    /// What has happened in the browser meanwhile; `None` for a script that had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aftermath: Option<Aftermath>,
+}
+
+/// What has happened in the browser while a script ran, whoever caused it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Aftermath {
+    /// Where the script's page was when it began to use it; `None` where it used none, or that is not known.
+    pub start_url: Option<String>,
+    /// Where it was at the end.
+    pub end_url: Option<String>,
+    /// Documents that pages went to.
+    pub navigations: u64,
+    /// Dialogs that opened.
+    pub dialogs: u64,
+    /// Events that there was no room for.
+    pub events_dropped: u64,
+    /// Exceptions that pages did not catch; `None` where the script has not enabled `Runtime`.
+    pub page_errors: Option<u64>,
+    /// `console.error` and the like; `None` likewise.
+    pub console_errors: Option<u64>,
 }
 
 /// What `Stop` came to.

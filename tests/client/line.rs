@@ -245,8 +245,12 @@ fn stop_all_stops_every_session() {
 #[test]
 fn the_envelope_holds_everything_about_a_run() {
     let sandbox = Sandbox::new();
-    let end =
-        done_with(Done { value: Some("{\"a\":1}".to_owned()), fault: None, warnings: vec!["careful".to_owned()] });
+    let end = done_with(Done {
+        value: Some("{\"a\":1}".to_owned()),
+        fault: None,
+        warnings: vec!["careful".to_owned()],
+        ..Done::default()
+    });
     let replies = vec![Reply::Accepted, output("{\"a\":1}\n"), end];
     let daemon = ours(&sandbox.files().socket, vec![answer(replies)]);
 

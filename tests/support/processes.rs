@@ -35,6 +35,13 @@ impl Process {
         Self::find(self.pid).is_some_and(|now| now.started == self.started)
     }
 
+    /// The memory that it holds now, in MiB.
+    pub fn resident_mib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) / 1024
+    }
+
     /// Sends a signal; a process that is gone is no fault.
     pub fn signal(&self, signal: Signal) {
         if self.is_alive() {

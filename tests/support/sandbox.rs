@@ -207,6 +207,13 @@ impl Sandbox {
         last
     }
 
+    /// Waits until the daemon holds no more than this.
+    #[track_caller]
+    pub fn wait_for_memory(&self, daemon: &Process, most_mib: u64) {
+        let settled = wait_until(super::PATIENCE, || daemon.resident_mib() <= most_mib);
+        assert!(settled.is_ok(), "the daemon holds {} MiB, not {most_mib}", daemon.resident_mib());
+    }
+
     /// The daemon, if there is one.
     #[track_caller]
     pub fn daemon(&self) -> Option<Process> {

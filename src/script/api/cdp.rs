@@ -152,6 +152,7 @@ impl Command {
     fn new(context: &Context, method: &Dynamic, params: &Dynamic, session: &Dynamic) -> Result<Self, Failure> {
         let method = text("the CDP method", method)?;
         wonder(context, &method, params);
+        context.browser.iter().for_each(|browser| browser.before.sent(&method));
         let Params { text: params, bound } = params_text(&method, params)?;
         Ok(Self { method, params, bound, to: Destination::new(session)? })
     }

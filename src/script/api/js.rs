@@ -16,8 +16,8 @@ use crate::cdp::{Call, CallError, Caller, Dialog, Page};
 use crate::ids::{SessionId, TargetId};
 use crate::script::browser::{Browser, failure, map};
 use crate::script::context::{Context, with_context};
-use crate::script::error::{Failure, Thrown};
-use crate::script::memory::{Uncounted, uncounted};
+use crate::script::error::{End, Failure, Thrown};
+use crate::script::memory::{self, Uncounted, uncounted};
 use crate::script::value::deep::{self, Untold};
 use crate::wire::FaultCode;
 
@@ -42,6 +42,10 @@ pub fn register(module: &mut Module) {
 fn js(call: &NativeCallContext, expression: &Dynamic, options: Dynamic) -> Native<Dynamic> {
     with_context(call, |context| {
         let expression = text("js: the expression", expression)?;
+        // It is copied into the params, and these into the frame.
+        if !memory::has_room(2 * expression.len()) {
+            return Err(End::Memory.into());
+        }
         let evaluation = Evaluation::new(context, options)?;
         evaluation.run(context, context.browser()?, &expression)
     })
@@ -330,5 +334,5 @@ fn take_text(map: &mut Map, name: &str) -> Option<String> {
 
 fn push_json_string(out: &mut String, text: &str) {
     // A string always has a JSON form.
-    out.push_str(&serde_json::Value::from(text).to_string());
+    out.push_str(&serde_json::to_string(text).unwrap_or_default());
 }

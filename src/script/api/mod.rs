@@ -11,6 +11,7 @@ mod event;
 mod file;
 mod js;
 mod json;
+mod order;
 mod output;
 mod page;
 mod parallel;
@@ -60,6 +61,7 @@ pub fn register(module: &mut Module) {
     json::register(module);
     sized::register(module);
     compare::register(module);
+    order::register(module);
     cdp::register(module);
     page::register(module);
     js::register(module);

@@ -24,6 +24,7 @@ pub fn register(module: &mut Module) {
     register_replace(module);
     register_split(module);
     register_chars(module);
+    register_parts(module);
 }
 
 /// Ends the script where `count` things of `size` bytes have no room.
@@ -58,10 +59,13 @@ fn pad_text(call: &NativeCallContext, text: &mut Text, len: i64, fill: &str) -> 
     if missing == 0 || fill.is_empty() {
         return Ok(());
     }
-    let times = missing.div_ceil(fill_length);
-    room(call, times, fill.len())?;
-    let padding: String = fill.repeat(times).chars().take(missing).collect();
-    *text = format!("{text}{padding}").into();
+    room(call, missing.div_ceil(fill_length), fill.len())?;
+    let last: String = fill.chars().take(missing % fill_length).collect();
+    let mut padded = fill.repeat(missing / fill_length);
+    padded.push_str(&last);
+    room(call, text.len(), 1)?;
+    padded.insert_str(0, text);
+    *text = padded.into();
     Ok(())
 }
 
@@ -170,6 +174,62 @@ fn register_chars(module: &mut Module) {
     });
 }
 
+/// The language's own put all characters of the whole into an array first: four times its size.
+fn register_parts(module: &mut Module) {
+    module.set_native_fn("sub_string", |text: Text, start: i64| Native::Ok(part(&text, start, i64::MAX)));
+    module.set_native_fn("sub_string", |text: Text, start: i64, len: i64| Native::Ok(part(&text, start, len)));
+    module.set_native_fn("sub_string", |text: Text, range: Range<i64>| Native::Ok(range_of(&text, &range)));
+    module.set_native_fn("sub_string", |text: Text, range: RangeInclusive<i64>| {
+        Native::Ok(range_of(&text, &open_end(&range)))
+    });
+    module.set_native_fn("crop", |text: &mut Text, start: i64| {
+        *text = part(text, start, i64::MAX);
+        Native::Ok(())
+    });
+    module.set_native_fn("crop", |text: &mut Text, start: i64, len: i64| {
+        *text = part(text, start, len);
+        Native::Ok(())
+    });
+    module.set_native_fn("crop", |text: &mut Text, range: Range<i64>| {
+        *text = range_of(text, &range);
+        Native::Ok(())
+    });
+    module.set_native_fn("crop", |text: &mut Text, range: RangeInclusive<i64>| {
+        *text = range_of(text, &open_end(&range));
+        Native::Ok(())
+    });
+}
+
+fn range_of(text: &str, range: &Range<i64>) -> Text {
+    let start = range.start.max(0);
+    part(text, start, range.end.saturating_sub(start))
+}
+
+fn open_end(range: &RangeInclusive<i64>) -> Range<i64> {
+    *range.start()..range.end().saturating_add(1)
+}
+
+/// `len` characters from `start`; a start below zero counts from the end.
+fn part(text: &str, start: i64, len: i64) -> Text {
+    let from = &text[place(text, start)..];
+    from[..byte_of(from, length(len))].into()
+}
+
+/// Where the character `start` begins; below zero it counts from the end.
+fn place(text: &str, start: i64) -> usize {
+    let skipped = if start < 0 {
+        let back = usize::try_from(start.unsigned_abs()).unwrap_or(usize::MAX);
+        text.chars().count().saturating_sub(back)
+    } else {
+        length(start)
+    };
+    byte_of(text, skipped)
+}
+
+fn byte_of(text: &str, character: usize) -> usize {
+    text.char_indices().nth(character).map_or(text.len(), |(at, _)| at)
+}
+
 /// The characters of a string, one after the other.
 #[derive(Clone)]
 struct Characters {
@@ -185,13 +245,7 @@ impl Characters {
 
     /// `len` characters from `start`; a start below zero counts from the end.
     fn part(text: Text, start: i64, len: i64) -> Self {
-        let skipped = if start < 0 {
-            let back = usize::try_from(start.unsigned_abs()).unwrap_or(usize::MAX);
-            text.chars().count().saturating_sub(back)
-        } else {
-            length(start)
-        };
-        let at = text.char_indices().nth(skipped).map_or(text.len(), |(at, _)| at);
+        let at = place(&text, start);
         Self { text, at, left: length(len) }
     }
 }

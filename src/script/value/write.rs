@@ -13,6 +13,9 @@ use super::DEPTH_LIMIT;
 use crate::script::memory;
 use crate::script::secret::{Part, Veiled};
 
+/// How much of a text is written between two looks at the memory.
+const PIECE: usize = 64 << 10;
+
 /// Who reads the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -297,9 +300,24 @@ impl Writer {
     }
 
     fn characters(&mut self, text: &str) -> Result<(), Refusal> {
-        if text.len() > 1 << 16 && !memory::has_room(text.len()) {
+        if text.len() > PIECE && !memory::has_room(text.len()) {
             return Err(Refusal::NoRoom);
         }
+        let mut rest = text;
+        while rest.len() > PIECE {
+            let end = (0..=PIECE).rev().find(|&at| rest.is_char_boundary(at)).unwrap_or(PIECE);
+            self.piece(&rest[..end]);
+            rest = &rest[end..];
+            // Escaped, a text may be six times as long.
+            if memory::is_over() {
+                return Err(Refusal::NoRoom);
+            }
+        }
+        self.piece(rest);
+        Ok(())
+    }
+
+    fn piece(&mut self, text: &str) {
         let mut from = 0;
         for (index, byte) in text.bytes().enumerate() {
             if byte >= 0x20 && byte != b'"' && byte != b'\\' {
@@ -310,7 +328,6 @@ impl Writer {
             from = index + 1;
         }
         self.out.push_str(&text[from..]);
-        Ok(())
     }
 
     fn escaped(&mut self, byte: u8) {
