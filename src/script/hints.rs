@@ -20,7 +20,7 @@ const LANGUAGE: &str = "\
     type_of values zip";
 
 /// All functions that can be called: the primitives and the language's own.
-fn function_names<'a>() -> impl Iterator<Item = &'a str> {
+pub fn function_names<'a>() -> impl Iterator<Item = &'a str> {
     SIGNATURES.iter().map(|(name, _)| *name).chain(LANGUAGE.split_ascii_whitespace())
 }
 
