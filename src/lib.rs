@@ -26,6 +26,7 @@ compile_error!("ghost-browser runs on Linux and macOS only: it rests on Unix soc
 
 // 6 doors
 pub mod cli;
+pub mod repl;
 
 // 5 client
 pub mod client;

@@ -59,6 +59,11 @@ impl Session {
         Self { root: root.into(), name: identity.name.clone(), key: SessionKey(hex(&hash.finalize()[..16])) }
     }
 
+    /// Where a person's lines of it are kept.
+    pub fn history(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("{}.history", self.key))
+    }
+
     /// Its files in one state folder.
     pub fn files(&self, folder: &Path) -> SessionFiles {
         SessionFiles::new(folder, self.key.as_str())

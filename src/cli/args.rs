@@ -35,6 +35,8 @@ struct Line {
 enum Verb {
     /// Run a script from a file or from an argument
     Run(RunLine),
+    /// Run one line after the other, in one scope: at a prompt, or as lines are piped in
+    Repl(ReplOptions),
     /// Tell the state of the session; starts nothing and exits 0
     Status(StatusOptions),
     /// Release the browser and end the daemon
@@ -87,8 +89,24 @@ struct RunLine {
     words: Vec<OsString>,
 }
 
-/// What `status` tells.
+/// How lines are run.
 #[derive(clap::Args)]
+pub(super) struct ReplOptions {
+    /// End each line after this many seconds, the start of the browser included (default: no limit)
+    #[arg(long, value_name = "SECONDS", value_parser = config::seconds)]
+    pub(super) timeout: Option<Duration>,
+
+    /// Release the browser on leaving
+    #[arg(long)]
+    pub(super) stop: bool,
+
+    /// Show no progress
+    #[arg(long)]
+    pub(super) quiet: bool,
+}
+
+/// What `status` tells.
+#[derive(clap::Args, Default)]
 pub(super) struct StatusOptions {
     /// Tell every session of this user
     #[arg(long)]
@@ -100,7 +118,7 @@ pub(super) struct StatusOptions {
 }
 
 /// What `stop` stops.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub(super) struct StopOptions {
     /// Stop every session of this user
     #[arg(long)]
@@ -119,6 +137,7 @@ pub(super) struct SkillOptions {
 pub(super) enum Command {
     Script(RunOptions),
     Run(Script),
+    Repl(ReplOptions),
     Status(StatusOptions),
     Stop(StopOptions),
     Helpers(Helpers),
@@ -161,6 +180,7 @@ fn command(verb: Option<Verb>, options: RunOptions) -> Result<Command, Fault> {
         None => Ok(Command::Script(options)),
         Some(Verb::Run(line)) => line.script(options).map(Command::Run),
         Some(_) if options.is_any() => Err(misplaced()),
+        Some(Verb::Repl(options)) => Ok(Command::Repl(options)),
         Some(Verb::Status(options)) => Ok(Command::Status(options)),
         Some(Verb::Stop(options)) => Ok(Command::Stop(options)),
         Some(Verb::Helpers { what }) => Ok(Command::Helpers(what.unwrap_or_default())),

@@ -18,7 +18,18 @@ impl Exit {
 
     /// That of one fault.
     pub(super) fn of(fault: &Fault) -> Self {
-        Self(fault.code.exit_code())
+        Self::of_code(fault.code)
+    }
+
+    /// That of a kind of fault.
+    pub(super) fn of_code(code: FaultCode) -> Self {
+        Self(code.exit_code())
+    }
+
+    /// A kind of fault that has it; `None` for success.
+    pub(super) fn failure(self) -> Option<FaultCode> {
+        let is_it = |code: &FaultCode| code.exit_code() == self.0;
+        (self != Self::OK).then(|| FaultCode::ALL.iter().copied().find(is_it).unwrap_or(FaultCode::Internal))
     }
 
     /// That of a command whose last act this was; its error is told.

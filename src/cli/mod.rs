@@ -14,6 +14,7 @@ mod helpers;
 mod output;
 mod progress;
 mod render;
+mod repl;
 mod run;
 mod skill;
 mod source;
@@ -34,6 +35,7 @@ pub fn main() -> ExitCode {
     let code = match command {
         Command::Script(options) => run::stdin(&call, &options),
         Command::Run(script) => run::named(&call, &script),
+        Command::Repl(options) => repl::repl(&call, &options),
         Command::Status(options) => status::status(&call, &options),
         Command::Stop(options) => stop::stop(&call, &options),
         Command::Helpers(what) => helpers::helpers(&call, &what),

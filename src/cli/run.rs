@@ -70,21 +70,28 @@ fn execute(
     let begin = Start { settings: &settings, program: &program, check: &|| check_syntax(source) };
     let template = Run {
         source: source.text.clone(),
-        origin: source.origin.clone(),
         args: args.to_vec(),
-        cwd: working_directory(),
-        umask: callers_umask(),
-        timeout_ms: None,
         stop: options.stop,
-        credential: settings.credential(&door.session.key),
-        settings: settings.digest(),
+        ..template(&settings, door, &source.origin)
     };
     let make = || Run { timeout_ms: options.timeout.map(|limit| left_of(limit, call.started)), ..template.clone() };
     door.run(&begin, &make, screen).map_err(|fault| redactor(&settings).fault(fault))
 }
 
+/// A run of nothing, by this caller.
+pub(super) fn template(settings: &Settings, door: &Door, origin: &str) -> Run {
+    Run {
+        origin: origin.to_owned(),
+        cwd: working_directory(),
+        umask: callers_umask(),
+        credential: settings.credential(&door.session.key),
+        settings: settings.digest(),
+        ..Run::default()
+    }
+}
+
 /// Knows what the daemon's knows of the settings: an error of our own shows the source line, too.
-fn redactor(settings: &Settings) -> Redactor {
+pub(super) fn redactor(settings: &Settings) -> Redactor {
     let redactor = Redactor::new();
     settings.token.iter().for_each(|token| redactor.learn(token));
     if let GatewayChoice::Hosted { base, .. } = &settings.gateway {

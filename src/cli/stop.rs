@@ -60,7 +60,7 @@ fn refuse_blindness(door: &Door) -> Result<(), Fault> {
     }
 }
 
-fn report(stopped: &Stopped) -> Result<Exit, Fault> {
+pub(super) fn report(stopped: &Stopped) -> Result<Exit, Fault> {
     stopped.unconfirmed.iter().for_each(render::error);
     if stopped.unconfirmed.is_empty() || stopped.released > 0 {
         output::write(sentence(stopped.released) + "\n")?;

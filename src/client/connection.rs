@@ -119,12 +119,20 @@ impl Connection {
     /// # Errors
     /// What the daemon refused it with.
     pub fn stop(mut self) -> Result<Option<Stopped>, Fault> {
-        let stopped = self.ask(&Request::Stop, |reply| match reply {
-            Reply::Stopped(stopped) => Some(*stopped),
-            _ => None,
-        })?;
+        let stopped = self.release()?;
         self.wait_for_end();
         Ok(stopped)
+    }
+
+    /// Has every browser released by a daemon that goes on: this connection has variables there.
+    ///
+    /// # Errors
+    /// What the daemon refused it with.
+    pub fn release(&mut self) -> Result<Option<Stopped>, Fault> {
+        self.ask(&Request::Stop, |reply| match reply {
+            Reply::Stopped(stopped) => Some(*stopped),
+            _ => None,
+        })
     }
 
     /// Reads until the daemon closes: then it has taken its socket away, or goes on for somebody else.

@@ -111,7 +111,7 @@ impl Door {
     }
 
     /// `None` when the daemon ended as soon as it was started: somebody's `stop` was quicker.
-    fn reach(&self, begin: &Start) -> Result<Option<Connection>, Fault> {
+    pub(super) fn reach(&self, begin: &Start) -> Result<Option<Connection>, Fault> {
         if let Some(connection) = self.find_ours()? {
             return Ok(Some(connection));
         }
@@ -159,7 +159,7 @@ impl Door {
     }
 }
 
-fn interrupted() -> Fault {
+pub(super) fn interrupted() -> Fault {
     Fault::new(FaultCode::Cancelled, "interrupted before the script was sent")
 }
 

@@ -1,10 +1,11 @@
 //! Ctrl-C, and being told to end: the first time the running script is cancelled, the second time we leave at once.
+//! A session of lines begins anew with each of them, and between two it only leaves.
 //!
 //! The signal handler writes the `Cancel` frame to the daemon itself: so it arrives even while this process is
 //! blocked writing to a reader that does not read, and an ordinary wait needs no second descriptor to watch.
 
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
@@ -12,6 +13,10 @@ use crate::wire::{Request, write_frame};
 
 /// How often we were told.
 static TOLD: AtomicU32 = AtomicU32::new(0);
+/// Whether it was by anything but Ctrl-C.
+static LEAVING: AtomicBool = AtomicBool::new(false);
+/// Whether a session waits for its next line.
+static RESTING: AtomicBool = AtomicBool::new(false);
 /// Whom to tell, while a script runs; else -1.
 static SOCKET: AtomicI32 = AtomicI32::new(-1);
 static FRAME: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
@@ -43,6 +48,22 @@ pub fn is_raised() -> bool {
     TOLD.load(Ordering::SeqCst) > 0
 }
 
+/// Whether we were told by more than Ctrl-C: then a session is over with its line.
+pub fn must_leave() -> bool {
+    LEAVING.load(Ordering::SeqCst)
+}
+
+/// A session waits for its next line: Ctrl-C is nothing to it, and whatever else would end a process does.
+pub fn rest() {
+    RESTING.store(true, Ordering::SeqCst);
+}
+
+/// A session's next line runs: what was told before is forgotten.
+pub fn resume() {
+    TOLD.store(0, Ordering::SeqCst);
+    RESTING.store(false, Ordering::SeqCst);
+}
+
 /// While this lives, the daemon at the other end of a socket is told to cancel when we are told to end.
 pub(super) struct Forwarding;
 
@@ -69,7 +90,16 @@ fn cancel_frame() -> Box<[u8]> {
     frame.into_boxed_slice()
 }
 
-extern "C" fn on_signal(_: libc::c_int) {
+extern "C" fn on_signal(signal: libc::c_int) {
+    let is_interrupt = signal == libc::SIGINT;
+    if RESTING.load(Ordering::SeqCst) {
+        if is_interrupt {
+            return;
+        }
+        // SAFETY: `_exit` is async-signal-safe; nothing runs that would have to be cancelled.
+        unsafe { libc::_exit(128 + signal) }
+    }
+    LEAVING.fetch_or(!is_interrupt, Ordering::SeqCst);
     if TOLD.fetch_add(1, Ordering::SeqCst) > 0 {
         // SAFETY: `_exit` is async-signal-safe; the daemon sees our end of the socket close and cancels.
         unsafe { libc::_exit(INTERRUPTED) }

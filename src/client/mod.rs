@@ -4,10 +4,11 @@
 //! to its socket, never by a number in a file, and nothing here imports the daemon: it is our own executable, run
 //! again. A script that the daemon accepted is never sent a second time.
 //!
-//! `connection` is one socket, `start` the starting, `run` one script, `vault` the secrets that it may ask for,
-//! `interrupt` Ctrl-C, `notes` what dead daemons owe, `stale` what else they left. Read `door` first.
+//! `connection` is one socket, `start` the starting, `run` one script, `conversation` a session of lines,
+//! `vault` the secrets that they may ask for, `interrupt` Ctrl-C, `notes` what dead daemons owe, `stale` what else they left. Read `door` first.
 
 mod connection;
+mod conversation;
 mod door;
 pub mod interrupt;
 pub mod notes;
@@ -17,6 +18,7 @@ mod start;
 mod vault;
 
 pub use connection::{Connection, Peer};
+pub use conversation::Conversation;
 pub use door::{Door, Live, Start};
 pub use run::{Listener, Outcome, unwritable};
 pub use start::Program;

@@ -3,6 +3,7 @@
 //! Everything goes through one channel, so the supervisor sees one thing after the other and needs no lock. Whoever asks waits on
 //! a channel of its own; an answer that nobody waits for any more is let go.
 
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -31,8 +32,12 @@ pub(super) enum News {
     Gone(VisitorId),
     /// A client asks for the state.
     Status(Sender<Status>),
-    /// A client wants everything released.
-    Stop(Sender<StopAnswer>),
+    /// A client wants everything released, and perhaps the daemon to end.
+    Stop(Sender<StopAnswer>, After),
+    /// A client has variables here, for as long as it is connected; it is asked to leave through the stream.
+    Stays(VisitorId, UnixStream),
+    /// It is no longer connected.
+    Left(VisitorId),
     /// A lease's driver has something to tell.
     Lease(LeaseId, lease::Event),
     /// The connection to a browser stands, or could not be made.
@@ -45,6 +50,15 @@ pub(super) enum News {
     KeeperDied(LeaseId),
     /// The operating system wants the daemon to end.
     Signal,
+}
+
+/// What a stop is to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum After {
+    /// Nothing.
+    Nothing,
+    /// The daemon, where a client has variables in it.
+    Guests,
 }
 
 /// What whoever stops is told.
@@ -113,9 +127,9 @@ impl Desk {
     }
 
     /// Has everything released and waits for what it comes to; `None` when the supervisor has ended.
-    pub(super) fn stop(&self) -> Option<StopAnswer> {
+    pub(super) fn stop(&self, after: After) -> Option<StopAnswer> {
         let (answer, answers) = mpsc::channel();
-        self.tell(News::Stop(answer));
+        self.tell(News::Stop(answer, after));
         answers.recv().ok()
     }
 

@@ -1,22 +1,24 @@
 //! One client: its hello, its request, and for a script two threads: this one listens for a cancel or the client's
-//! death, the other runs the script and writes.
+//! death, the other runs the script and writes. A session of lines is one client with many scripts, one after the
+//! other, whose variables are kept until it leaves.
 
 use std::borrow::Cow;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::desk::{Answer, Desk, News, VisitorId};
+use super::desk::{After, Answer, Desk, News, VisitorId};
 use super::heap::HeapUse;
 use crate::cancel::{Cancel, CancelReason, Registration};
 use crate::cdp::Connection;
 use crate::redact::Redactor;
-use crate::script::{self, Answering, Host, Script};
+use crate::script::{self, Answering, Ended, Host, Kept, Line, Script};
 use crate::wire::{
     BUILD, Done, Fault, FaultCode, PROTOCOL, Phase, Reply, Request, Run, SecretAnswer, Stream, read_frame, write_frame,
 };
@@ -78,14 +80,33 @@ impl Drop for Here {
 
 /// Serves one client until it or its request is done.
 pub(super) fn receive(stream: UnixStream, id: VisitorId, house: &Arc<House>) {
+    let mut visit = Visit { reader: stream, id, house, session: None };
     // A client that hangs up needs no answer.
-    let _ = Visit { reader: stream, id, house }.serve();
+    let _ = visit.serve();
+    visit.leave();
 }
 
 struct Visit<'a> {
     reader: UnixStream,
     id: VisitorId,
     house: &'a Arc<House>,
+    session: Option<Session>,
+}
+
+/// A client that sends one line after the other.
+struct Session {
+    kept: Arc<Kept>,
+    /// The line that runs, or ran last.
+    last: Option<Running>,
+    /// Whether its client has been told that it is done.
+    is_done: Arc<AtomicBool>,
+}
+
+/// A script on a thread of its own.
+struct Running {
+    cancel: Cancel,
+    asking: Arc<Asking>,
+    thread: JoinHandle<()>,
 }
 
 impl Visit<'_> {
@@ -93,12 +114,16 @@ impl Visit<'_> {
         while let Some(request) = read_frame(&mut self.reader)? {
             let here = self.house.visits.enter();
             match request {
+                Request::Run(run) if run.credential != self.house.credential => {
+                    self.answer(&Reply::Refused(other_credential()))?;
+                }
+                Request::Run(run) if run.line.is_some() => self.run_line(*run, here)?,
                 Request::Run(run) => self.run(*run, here)?,
                 Request::Stop => {
-                    let Some(answer) = self.house.desk.stop() else { return Ok(()) };
+                    let Some(answer) = self.house.desk.stop(self.after_stop()) else { return Ok(()) };
                     self.answer(&Reply::Stopped(Box::new(answer.stopped)))?;
-                    // Whoever stops waits for our end: the process's where that comes, else this connection's.
-                    if !answer.ends {
+                    // Whoever stops waits for our end: the process's where that comes, else this connection's. A session goes on.
+                    if !answer.ends && self.session.is_none() {
                         return Ok(());
                     }
                 }
@@ -107,8 +132,10 @@ impl Visit<'_> {
                     None => return Ok(()),
                 },
                 Request::Hello { .. } => self.answer(&hello())?,
-                // Nothing runs on this connection, so nothing is left to end.
-                Request::Cancel | Request::Secret { .. } => {}
+                Request::Cancel => self.cancel_line(CancelReason::Interrupted),
+                Request::Secret { name, answer } => {
+                    self.line().into_iter().for_each(|line| line.asking.hear(&name, answer.clone()));
+                }
                 Request::Unknown => self.answer(&Reply::Refused(unknown_request()))?,
             }
         }
@@ -121,19 +148,7 @@ impl Visit<'_> {
 
     /// Has the script run on another thread, and listens to the client meanwhile.
     fn run(&mut self, run: Run, here: Here) -> io::Result<()> {
-        if run.credential != self.house.credential {
-            return self.answer(&Reply::Refused(other_credential()));
-        }
-        let cancel = Cancel::new();
-        let writer = Arc::new(Writer::new(self.reader.try_clone()?, self.house)?);
-        let asking = Arc::new(Asking { writer: writer.clone(), waiting: Mutex::default() });
-        let errand =
-            Errand { writer, asking: asking.clone(), cancel: cancel.clone(), id: self.id, house: self.house.clone() };
-        let work = move || {
-            errand.carry_out(run);
-            drop(here);
-        };
-        thread::Builder::new().name("errand".to_owned()).stack_size(256 << 10).spawn(work)?;
+        let Running { cancel, asking, .. } = self.start(run, here, Lifetime::Script)?;
         loop {
             match read_frame(&mut self.reader) {
                 Ok(Some(Request::Cancel)) => self.cancel(&cancel, CancelReason::Interrupted),
@@ -145,6 +160,77 @@ impl Visit<'_> {
                 }
             }
         }
+    }
+
+    /// Has a line run on another thread, and goes on listening.
+    fn run_line(&mut self, run: Run, here: Here) -> io::Result<()> {
+        let mut session = match self.session.take().map_or_else(|| self.settle(), |session| Ok(Ok(session)))? {
+            Ok(session) => session,
+            Err(fault) => return self.answer(&Reply::Refused(fault)),
+        };
+        let outcome = if session.is_done.swap(false, Ordering::AcqRel) {
+            // The last one has had its last word: what is left of it takes moments.
+            let last = session.last.take().map(|last| last.thread.join());
+            drop(last);
+            let lifetime = Lifetime::Session { kept: session.kept.clone(), is_done: session.is_done.clone() };
+            self.start(run, here, lifetime).map(|running| session.last = Some(running))
+        } else {
+            self.answer(&Reply::Refused(one_at_a_time()))
+        };
+        self.session = Some(session);
+        outcome
+    }
+
+    /// Becomes a client with variables here.
+    fn settle(&self) -> io::Result<Result<Session, Fault>> {
+        let way_out = self.reader.try_clone()?;
+        Ok(Kept::new(self.house.host.clone()).map(|kept| {
+            self.house.desk.tell(News::Stays(self.id, way_out));
+            Session { kept: Arc::new(kept), last: None, is_done: Arc::new(AtomicBool::new(true)) }
+        }))
+    }
+
+    /// The line that runs, or ran last.
+    fn line(&self) -> Option<&Running> {
+        self.session.as_ref()?.last.as_ref()
+    }
+
+    /// Nothing is left to end where no line runs.
+    fn cancel_line(&self, reason: CancelReason) {
+        self.line().into_iter().for_each(|line| self.cancel(&line.cancel, reason));
+    }
+
+    /// Whoever has variables here wants them kept.
+    fn after_stop(&self) -> After {
+        if self.session.is_some() { After::Guests } else { After::Nothing }
+    }
+
+    fn leave(self) {
+        self.cancel_line(CancelReason::ClientGone);
+        if self.session.is_some() {
+            self.house.desk.tell(News::Left(self.id));
+        }
+    }
+
+    /// Starts a script on a thread of its own.
+    fn start(&self, run: Run, here: Here, lifetime: Lifetime) -> io::Result<Running> {
+        let cancel = Cancel::new();
+        let writer = Arc::new(Writer::new(self.reader.try_clone()?, self.house)?);
+        let asking = Arc::new(Asking { writer: writer.clone(), waiting: Mutex::default() });
+        let errand = Errand {
+            writer,
+            asking: asking.clone(),
+            cancel: cancel.clone(),
+            id: self.id,
+            house: self.house.clone(),
+            lifetime,
+        };
+        let work = move || {
+            errand.carry_out(run);
+            drop(here);
+        };
+        let thread = thread::Builder::new().name("errand".to_owned()).stack_size(256 << 10).spawn(work)?;
+        Ok(Running { cancel, asking, thread })
     }
 
     fn cancel(&self, cancel: &Cancel, reason: CancelReason) {
@@ -160,6 +246,15 @@ struct Errand {
     cancel: Cancel,
     id: VisitorId,
     house: Arc<House>,
+    lifetime: Lifetime,
+}
+
+/// How long what a script defines lives.
+enum Lifetime {
+    /// As long as the script; its connection ends with it.
+    Script,
+    /// As long as its connection.
+    Session { kept: Arc<Kept>, is_done: Arc<AtomicBool> },
 }
 
 /// Why a script did not begin.
@@ -188,21 +283,30 @@ impl Errand {
             Err(NotBegun::NotTaken) => return self.writer.hang_up(),
         };
         // Asked before the client has its last word: afterwards every client leaves.
-        let given_up = matches!(self.cancel.reason(), Some(CancelReason::ClientGone | CancelReason::Interrupted));
+        let given_up = match (self.cancel.reason(), &self.lifetime) {
+            (Some(CancelReason::ClientGone), _) | (Some(CancelReason::Interrupted), Lifetime::Script) => true,
+            // Whoever interrupts a line types another one.
+            _ => false,
+        };
+        if let Lifetime::Session { is_done, .. } = &self.lifetime {
+            is_done.store(true, Ordering::Release);
+        }
         // The client may be gone: what is to be stopped is stopped all the same.
         let _ = self.writer.send(&Reply::Done(Box::new(self.redacted(done))));
         self.house.desk.tell(News::Finished { visitor: self.id, given_up });
-        if stop && let Some(answer) = self.house.desk.stop() {
+        if stop && let Some(answer) = self.house.desk.stop(After::Nothing) {
             let _ = self.writer.send(&Reply::Stopped(Box::new(answer.stopped)));
         }
-        self.writer.hang_up();
+        if matches!(self.lifetime, Lifetime::Script) {
+            self.writer.hang_up();
+        }
     }
 
     fn done(&self, run: Run) -> Result<Done, NotBegun> {
         let deadline = run.timeout_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
         // A script that cannot run is not worth a browser. With one at hand, compiling it to run it tells as much.
         if !self.house.desk.has_browser()
-            && let Err(fault) = script::check(&run.source, &run.origin)
+            && let Err(fault) = self.check(&run)
         {
             return Ok(Done { fault: Some(fault), ..Done::default() });
         }
@@ -210,10 +314,24 @@ impl Errand {
         if run.settings != self.house.settings {
             warnings.push(OTHER_SETTINGS.to_owned());
         }
-        let (cancel, writer, asking) = (self.cancel.clone(), self.writer.clone(), self.asking.clone());
-        let ended = self.house.host.run(script(run, deadline), &connection, cancel, writer, asking);
+        let ended = self.run(run, deadline, &connection);
         warnings.extend(ended.warnings);
         Ok(Done { value: ended.value, fault: ended.fault, warnings, aftermath: ended.aftermath, ..Done::default() })
+    }
+
+    fn check(&self, run: &Run) -> Result<(), Fault> {
+        match &self.lifetime {
+            Lifetime::Script => script::check(&run.source, &run.origin),
+            Lifetime::Session { kept, .. } => kept.check(&line(run.clone(), None)),
+        }
+    }
+
+    fn run(&self, run: Run, deadline: Option<Instant>, connection: &Connection) -> Ended {
+        let (cancel, writer, asking) = (self.cancel.clone(), self.writer.clone(), self.asking.clone());
+        match &self.lifetime {
+            Lifetime::Script => self.house.host.run(script(run, deadline), connection, cancel, writer, asking),
+            Lifetime::Session { kept, .. } => kept.run(line(run, deadline), connection, cancel, writer, asking),
+        }
     }
 
     /// Waits for the browser, and tells the client what for. The script is accepted with the first answer: a daemon that
@@ -271,12 +389,25 @@ impl Errand {
         let clean = |text: &mut String| *text = redactor.error(text).into_owned();
         done.value_is_left_out = done.value.as_ref().is_some_and(|value| value.len() > VALUE_LIMIT);
         done.value = done.value.filter(|_| !done.value_is_left_out).map(|value| redactor.output(&value).into_owned());
+        if let (Some(value), Lifetime::Session { .. }) = (&mut done.value, &self.lifetime) {
+            cut(value, SHOWN_LIMIT);
+        }
         done.warnings.iter_mut().for_each(clean);
         let urls = done.aftermath.iter_mut().flat_map(|after| [&mut after.start_url, &mut after.end_url]);
         urls.flatten().for_each(clean);
         done.fault = done.fault.map(|fault| redactor.fault(fault));
         done
     }
+}
+
+/// Keeps the first `most` bytes of a text, less what would be half a character.
+fn cut(text: &mut String, most: usize) {
+    let end = (0..=text.len().min(most)).rev().find(|&end| text.is_char_boundary(end));
+    text.truncate(end.unwrap_or(0));
+}
+
+fn line(run: Run, deadline: Option<Instant>) -> Line {
+    Line { number: run.line.unwrap_or(1), script: script(run, deadline) }
 }
 
 fn script(run: Run, deadline: Option<Instant>) -> Script {
@@ -383,6 +514,9 @@ impl script::Secrets for Asking {
     }
 }
 
+/// The most of a line's value that is told: more than a terminal shows of it.
+const SHOWN_LIMIT: usize = 64 << 10;
+
 const OTHER_SETTINGS: &str = "this session's daemon was started with other settings and keeps them; \
     `ghost-browser stop` makes the next call start one with yours";
 
@@ -393,6 +527,10 @@ fn hello() -> Reply {
 fn unknown_request() -> Fault {
     Fault::new(FaultCode::Usage, format!("a request that build {BUILD} does not know"))
         .hint("`ghost-browser stop` ends this daemon; the next call starts one of your build")
+}
+
+fn one_at_a_time() -> Fault {
+    Fault::new(FaultCode::Usage, "a line of this session still runs")
 }
 
 fn other_credential() -> Fault {

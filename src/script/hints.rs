@@ -26,7 +26,7 @@ pub fn language_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// All functions that can be called: the primitives and the language's own.
-fn function_names<'a>() -> impl Iterator<Item = &'a str> {
+pub fn function_names<'a>() -> impl Iterator<Item = &'a str> {
     SIGNATURES.iter().map(|(name, _)| *name).chain(LANGUAGE.split_ascii_whitespace())
 }
 

@@ -86,13 +86,13 @@ pub fn check(source: &str, origin: &str) -> Result<(), Fault> {
 pub struct Host {
     root: PathBuf,
     memo: Arc<Memo>,
-    memory: Arc<Allowance>,
+    pub(super) memory: Arc<Allowance>,
     helpers: Helpers,
     state: Arc<State>,
 }
 
 /// What a script gets from its session.
-struct Given {
+pub(super) struct Given {
     memory: Arc<Allowance>,
     root: Option<PathBuf>,
     library: Arc<Library>,
@@ -105,7 +105,7 @@ struct Given {
 /// Values that hold themselves are never freed. They are charged to the session, so that a script that makes
 /// them in a loop ends its own session's room and not the machine's.
 #[derive(Debug)]
-struct Allowance {
+pub(super) struct Allowance {
     limit: usize,
     lost: AtomicUsize,
 }
@@ -115,12 +115,12 @@ impl Allowance {
         Self { limit, lost: AtomicUsize::new(0) }
     }
 
-    fn left(&self) -> usize {
+    pub(super) fn left(&self) -> usize {
         self.limit.saturating_sub(self.lost.load(Ordering::Relaxed))
     }
 
     /// Charges what a script left behind, and says so where it is worth a word.
-    fn charge(&self, bytes: usize) -> Option<String> {
+    pub(super) fn charge(&self, bytes: usize) -> Option<String> {
         if bytes < WORTH_A_WORD {
             return None;
         }
@@ -160,18 +160,26 @@ impl Host {
         output: Arc<dyn Output>,
         secrets: Arc<dyn Secrets>,
     ) -> Ended {
-        let connection = connection.clone();
-        let memo = self.memo.clone();
-        let given = Given {
+        let browser = self.browser(connection);
+        run_with(script, self.given(secrets), |cancel| Some(browser(cancel)), cancel, output)
+    }
+
+    /// What a script gets from this session now.
+    pub(super) fn given(&self, secrets: Arc<dyn Secrets>) -> Given {
+        Given {
             memory: self.memory.clone(),
             root: Some(self.root.clone()),
             library: self.helpers.current(),
             state: self.state.clone(),
             secrets,
-        };
-        // The caller belongs to the script's thread: it is made there.
-        let make = move |cancel: &Cancel| Some(Browser::new(connection.caller(cancel), memo));
-        run_with(script, given, make, cancel, output)
+        }
+    }
+
+    /// A script's browser, once it is asked for on the script's thread: the caller belongs to that.
+    pub(super) fn browser(&self, connection: &Connection) -> impl FnOnce(&Cancel) -> Browser + Send + use<> {
+        let connection = connection.clone();
+        let memo = self.memo.clone();
+        move |cancel| Browser::new(connection.caller(cancel), memo)
     }
 }
 
@@ -198,22 +206,35 @@ fn run_with(
     output: Arc<dyn Output>,
 ) -> Ended {
     let run = move |stack: usize| {
-        let mut context = Context::new(cancel.clone(), output, browser(&cancel));
-        context.deadline = script.deadline;
-        context.cwd = script.cwd;
-        context.umask = script.umask;
-        context.args = script.args;
-        context.root = given.root;
-        context.library = given.library;
-        context.state = given.state;
-        context.secrets = given.secrets;
+        let browser = browser(&cancel);
         let source = Source::new(&script.source, &script.origin);
-        let limit = given.memory.left().min(stack / 2);
-        let (mut ended, lost) = run_here(&Arc::new(context), &source, limit);
-        ended.warnings.extend(given.memory.charge(lost));
+        let memory = given.memory.clone();
+        let context = Arc::new(context(script, given, cancel, output, browser));
+        let (mut ended, lost) = run_here(&context, &source, memory.left().min(stack / 2));
+        ended.warnings.extend(memory.charge(lost));
         ended
     };
     on_own_thread(run).unwrap_or_else(|fault| Ended { fault: Some(fault), ..Ended::default() })
+}
+
+/// The context of a script.
+pub(super) fn context(
+    script: Script,
+    given: Given,
+    cancel: Cancel,
+    output: Arc<dyn Output>,
+    browser: Option<Browser>,
+) -> Context {
+    let mut context = Context::new(cancel, output, browser);
+    context.deadline = script.deadline;
+    context.cwd = script.cwd;
+    context.umask = script.umask;
+    context.args = script.args;
+    context.root = given.root;
+    context.library = given.library;
+    context.state = given.state;
+    context.secrets = given.secrets;
+    context
 }
 
 /// Runs a script on this thread. Returns also how many bytes of it cannot be freed.
@@ -230,18 +251,22 @@ fn run_here(context: &Arc<Context>, source: &Source, limit: usize) -> (Ended, us
     let lost = memory::used().saturating_sub(length(&outcome));
     drop(meter);
     memory::settle();
+    (ended(context, outcome), lost)
+}
+
+/// How a script ended, with what its caller should know.
+pub(super) fn ended(context: &Context, outcome: Result<Option<String>, Fault>) -> Ended {
     let mut warnings = context.take_warnings();
     let aftermath = context.browser.as_ref().map(Browser::aftermath);
     warnings.extend(context.browser.iter().flat_map(Browser::finish));
-    let ended = match outcome {
+    match outcome {
         Ok(value) => Ended { value, fault: None, warnings, aftermath },
         Err(fault) => Ended { value: None, fault: Some(fault), warnings, aftermath },
-    };
-    (ended, lost)
+    }
 }
 
 /// What an outcome itself holds, about: a text that grew may have twice its length.
-fn length(outcome: &Result<Option<String>, Fault>) -> usize {
+pub(super) fn length(outcome: &Result<Option<String>, Fault>) -> usize {
     match outcome {
         Ok(value) => value.as_ref().map_or(0, String::capacity),
         Err(fault) => 4 * fault.message.len(),
@@ -270,19 +295,19 @@ fn say_value(value: &Dynamic, context: &Context) -> Result<String, error::Failur
 }
 
 /// Runs `work` on a thread with a script's stack, told its size, and waits for it.
-fn on_own_thread<T: Send>(work: impl FnOnce(usize) -> T + Send) -> Result<T, Fault> {
+pub(super) fn on_own_thread<T: Send>(work: impl FnOnce(usize) -> T + Send) -> Result<T, Fault> {
     thread::scope(|threads| match stack::spawn(threads, "script", work) {
         Some(running) => running.join().map_err(|panic| panicked(&*panic)),
         None => Err(no_thread()),
     })
 }
 
-fn no_thread() -> Fault {
+pub(super) fn no_thread() -> Fault {
     let message = format!("no thread can be started for the script ({} MiB of stack)", stack::LEAST_MIB);
     Fault::new(FaultCode::Internal, message).hint(stack::HINT)
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> Fault {
+pub(super) fn panicked(panic: &(dyn Any + Send)) -> Fault {
     let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
     let message = format!("the script's thread panicked: {}", said.unwrap_or_default());

@@ -151,6 +151,13 @@ impl Meter {
         Self::begin(None, isize::try_from(limit).unwrap_or(isize::MAX))
     }
 
+    /// Starts at what was held when an earlier meter ended.
+    pub fn resume(held: usize, limit: usize) -> Self {
+        let meter = Self::start(limit);
+        GAUGE.with(|gauge| gauge.used.set(isize::try_from(held).unwrap_or(isize::MAX)));
+        meter
+    }
+
     /// Counts to a pool; [`is_over`] is true beyond the pool's limit, or beyond `limit` bytes in all of it.
     pub fn join(pool: Arc<Pool>, limit: usize) -> Self {
         let limit = isize::try_from(limit).unwrap_or(isize::MAX).min(pool.limit);

@@ -4,9 +4,10 @@
 //! connection. It reaches nothing but what `api` gives it, and nothing that it does ends the process: that is
 //! what `engine` (limits), `memory` (counting) and `host` (thread, panic) are for.
 //!
-//! Nothing here knows of leases, clients or sockets. Read `host` for the life of a script, then `api` for
-//! what it can call, `context` for how a call finds its script, `value` for what crosses to the browser, and
-//! `error` with `hints` for what a failure says.
+//! Nothing here knows of leases, clients or sockets. Read `host` for the life of a script and `kept` for that of
+//! a session's lines, then `api` for what it can call, `context` for how a call finds its script, `value` for what
+//! crosses to the browser, and `error` with `hints` for what a failure says. `reading` and `protocol` tell about a
+//! text that is still being typed.
 
 mod aftermath;
 mod api;
@@ -20,14 +21,17 @@ mod files;
 pub mod helpers;
 mod hints;
 mod host;
+mod kept;
 pub mod memory;
-mod protocol;
+pub mod protocol;
+pub mod reading;
 mod secret;
 mod stack;
 mod state;
 mod value;
 
 pub use host::{Closed, Ended, Host, Output, Script, check};
+pub use kept::{Kept, Line};
 pub use secret::{Answering, Secrets};
 
 #[cfg(test)]

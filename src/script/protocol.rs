@@ -1,4 +1,4 @@
-//! The names of CDP's commands and their parameters, for guesses at what was meant.
+//! The names of CDP's commands and their parameters, for completion and for guesses at what was meant.
 //!
 //! The list is the published description's (npm `devtools-protocol` 0.0.1734725, BSD-3-Clause), names only. The
 //! browser may know more and less than it: a name that is not here is never refused, only wondered about.
@@ -14,12 +14,22 @@ static NAMES: &str = include_str!("protocol.txt");
 static COMMANDS: LazyLock<HashMap<&str, &str>> =
     LazyLock::new(|| NAMES.lines().map(|line| line.split_once(' ').unwrap_or((line, ""))).collect());
 
+/// The commands that are known.
+pub fn commands() -> impl Iterator<Item = &'static str> {
+    NAMES.lines().filter_map(|line| line.split(' ').next())
+}
+
+/// The parameters of a command; `None` for one that is not known.
+pub fn parameters(method: &str) -> Option<impl Iterator<Item = &'static str> + use<>> {
+    COMMANDS.get(method).map(|names| names.split(' ').filter(|name| !name.is_empty()))
+}
+
 /// What to type instead of a command that the browser does not know.
 pub fn command_hint(method: &str) -> Option<String> {
     if COMMANDS.contains_key(method) {
         return Some(format!("this browser has no {method}, or not for this kind of target"));
     }
-    if let Some(near) = nearest(method, NAMES.lines().filter_map(|line| line.split(' ').next())) {
+    if let Some(near) = nearest(method, commands()) {
         return Some(format!("did you mean `{near}`?"));
     }
     let name = method.rsplit('.').next().unwrap_or(method);

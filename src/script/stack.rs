@@ -28,13 +28,30 @@ pub fn spawn<'scope, T: Send + 'scope>(
     // A thread that cannot be started drops its closure, so the work waits outside of it.
     let waiting = Arc::new(Mutex::new(Some(work)));
     STACKS.iter().find_map(|&stack| {
-        let waiting = waiting.clone();
-        let run = move || {
-            let work = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
-            work.map(|work| work(stack))
-        };
+        let run = taking(&waiting, stack);
         thread::Builder::new().name(name.to_owned()).stack_size(stack).spawn_scoped(threads, run).ok().map(Running)
     })
+}
+
+/// Starts `work` on a thread that nobody waits for. False where no thread can be started.
+pub fn spawn_alone(name: &str, work: impl FnOnce(usize) + Send + 'static) -> bool {
+    let waiting = Arc::new(Mutex::new(Some(work)));
+    STACKS.iter().any(|&stack| {
+        let run = taking(&waiting, stack);
+        thread::Builder::new().name(name.to_owned()).stack_size(stack).spawn(run).is_ok()
+    })
+}
+
+/// The work of a thread: what waits, if no other thread has taken it.
+fn taking<T, W: FnOnce(usize) -> T>(
+    waiting: &Arc<Mutex<Option<W>>>,
+    stack: usize,
+) -> impl FnOnce() -> Option<T> + use<T, W> {
+    let waiting = waiting.clone();
+    move || {
+        let work = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        work.map(|work| work(stack))
+    }
 }
 
 impl<T> Running<'_, T> {

@@ -91,7 +91,8 @@ pub enum Stream {
 /// How a script ended.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Done {
-    /// The script's value as JSON text; `None` for `()`. It was also sent as output.
+    /// The script's value as JSON text; `None` for `()`. It was also sent as output. That of a session's line was not,
+    /// and is cut where it is long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// Whether there is a value that is too long to be told here.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Fault;
 use crate::secret::Secret;
 
-/// One request. A connection opens with `Hello`, then carries one of the others (`Cancel` and `Secret` belong to a running `Run`).
+/// One request. A session of lines has one `Run` after the `Done` of the last, and `Stop` between two. A connection opens with `Hello`, then carries one of the others (`Cancel` and `Secret` belong to a running `Run`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Request {
@@ -29,7 +29,8 @@ pub enum Request {
     },
     /// Asks for the state. Frozen.
     Status,
-    /// Releases every browser of this session and ends the daemon. Frozen.
+    /// Releases every browser of this session and ends the daemon. Frozen. Where this connection has run lines, the
+    /// daemon stays for their variables.
     Stop,
     /// A request of a newer build.
     #[serde(other)]
@@ -76,4 +77,8 @@ pub struct Run {
     pub credential: Option<String>,
     /// The digest of the settings that the daemon keeps from its starter; a difference is worth a warning.
     pub settings: String,
+    /// The number of the source's first line in a session of lines: what it defines is there for the next `Run` of
+    /// this connection, and its value is told by `Done` only. `None`: a script by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
 }

@@ -5,6 +5,7 @@
 //! news: whatever takes time happens on another thread, which tells of it at the desk.
 
 mod callers;
+mod guests;
 mod holding;
 mod status;
 mod stops;
@@ -16,6 +17,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use self::callers::Callers;
+use self::guests::Guests;
 use self::holding::Holding;
 use self::stops::Stops;
 use super::connector::Connector;
@@ -58,6 +60,7 @@ pub(super) struct Supervisor {
     /// Releases that are awaited before the next browser is asked for.
     clearing: BTreeSet<LeaseId>,
     callers: Callers,
+    guests: Guests,
     stops: Stops,
     /// What the next run should be told.
     warnings: Vec<String>,
@@ -80,6 +83,7 @@ impl Supervisor {
             current: None,
             clearing: BTreeSet::new(),
             callers: Callers::default(),
+            guests: Guests::default(),
             stops: Stops::default(),
             warnings: Vec::new(),
             since: now,
@@ -89,7 +93,8 @@ impl Supervisor {
         }
     }
 
-    /// Runs until there is neither a browser nor a debt nor anybody who wants one, or until nobody could find us any more.
+    /// Runs until there is neither a browser nor a debt nor anybody who wants one or has variables here, or until nobody
+    /// could find us any more.
     pub(super) fn run(&mut self, is_findable: impl Fn() -> bool) {
         let mut look_at = Instant::now() + LOOK_EVERY;
         while !self.is_over() {
@@ -113,7 +118,7 @@ impl Supervisor {
     }
 
     fn is_over(&self) -> bool {
-        let idle = self.callers.is_empty() && self.stops.is_empty();
+        let idle = self.callers.is_empty() && self.guests.is_empty() && self.stops.is_empty();
         let settled = match self.is_leaving {
             // What cannot be paid now is the keeper's from here on.
             true => self.leases.values().all(|holding| holding.is_at_rest()),
@@ -151,10 +156,12 @@ impl Supervisor {
                 // Whoever asked may have gone.
                 let _ = answer.send(self.status());
             }
-            News::Stop(answer) => {
+            News::Stop(answer, after) => {
                 self.has_served = true;
-                self.stop(Some(answer));
+                self.stop(answer, after);
             }
+            News::Stays(visitor, way_out) => self.guests.welcome(visitor, way_out),
+            News::Left(visitor) => self.guests.leave(visitor),
             News::Lease(id, event) => self.step(id, event),
             News::Connected(id, outcome) => self.connected(id, outcome),
             News::Lost(id, why) => self.lost(id, &why),
@@ -402,6 +409,7 @@ impl Supervisor {
     fn leave(&mut self) {
         self.is_leaving = true;
         self.callers.end_all(&ended_by_signal());
+        self.guests.show_out();
         self.current = None;
         let all: Vec<_> = self.leases.keys().copied().collect();
         all.into_iter().for_each(|id| self.step(id, Event::Unwanted));

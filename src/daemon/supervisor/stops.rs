@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use super::Supervisor;
-use crate::daemon::desk::{LeaseId, StopAnswer};
+use crate::daemon::desk::{After, LeaseId, StopAnswer};
 use crate::lease::{Event, Lease, News};
 use crate::wire::{Fault, FaultCode, Stopped};
 
@@ -17,6 +17,7 @@ struct Stop {
     answers: Vec<Sender<StopAnswer>>,
     awaited: BTreeSet<LeaseId>,
     outcome: Stopped,
+    after: After,
     /// When what is still awaited counts as unconfirmed.
     until: Instant,
 }
@@ -47,15 +48,19 @@ impl Stops {
 
 impl Supervisor {
     /// Ends every script and releases every browser; `answer` is told what it came to.
-    pub(super) fn stop(&mut self, answer: Option<Sender<StopAnswer>>) {
+    pub(super) fn stop(&mut self, answer: Sender<StopAnswer>, after: After) {
         if let Some(stop) = &mut self.stops.0 {
-            stop.answers.extend(answer);
+            stop.answers.push(answer);
+            if after == After::Nothing {
+                stop.after = after;
+            }
             return;
         }
         self.stops.0 = Some(Stop {
-            answers: answer.into_iter().collect(),
+            answers: vec![answer],
             awaited: self.leases.keys().copied().collect(),
             outcome: Stopped::default(),
+            after,
             until: Instant::now() + self.means.allocation_timeout,
         });
         self.callers.end_all(&Fault::new(FaultCode::Cancelled, "ended by `ghost-browser stop`"));
@@ -76,7 +81,10 @@ impl Supervisor {
             return;
         }
         let Some(mut stop) = self.stops.0.take() else { return };
-        let ends = self.leases.is_empty() && self.callers.is_empty();
+        if stop.after == After::Nothing {
+            self.guests.show_out();
+        }
+        let ends = self.leases.is_empty() && self.callers.is_empty() && self.guests.is_empty();
         let left = stop.awaited.iter().filter_map(|id| self.leases.get(id));
         stop.outcome.unconfirmed.extend(left.map(|holding| unanswered(holding.lease())));
         for answer in stop.answers {
