@@ -58,7 +58,7 @@ pub(super) fn line(result: &Result<Outcome, Fault>, kept: &Kept, session: Option
         output: &kept.text,
         error,
         warnings: warnings(result, kept),
-        aftermath: result.as_ref().ok().and_then(|outcome| outcome.done.aftermath.as_ref()),
+        aftermath: result.as_ref().ok().and_then(|outcome| outcome.done.aftermath.as_deref()),
         session: session
             .map(|session| Whose { workspace: session.root.display().to_string(), name: session.name.clone() }),
     };

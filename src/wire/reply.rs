@@ -106,7 +106,7 @@ pub struct Done {
     pub warnings: Vec<String>,
     /// What has happened in the browser meanwhile; `None` for a script that had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub aftermath: Option<Aftermath>,
+    pub aftermath: Option<Box<Aftermath>>,
 }
 
 /// What has happened in the browser while a script ran, whoever caused it.
