@@ -316,7 +316,13 @@ impl Errand {
         }
         let ended = self.run(run, deadline, &connection);
         warnings.extend(ended.warnings);
-        Ok(Done { value: ended.value, fault: ended.fault, warnings, aftermath: ended.aftermath.map(Box::new), ..Done::default() })
+        Ok(Done {
+            value: ended.value,
+            fault: ended.fault,
+            warnings,
+            aftermath: ended.aftermath.map(Box::new),
+            ..Done::default()
+        })
     }
 
     fn check(&self, run: &Run) -> Result<(), Fault> {
@@ -393,7 +399,8 @@ impl Errand {
             cut(value, SHOWN_LIMIT);
         }
         done.warnings.iter_mut().for_each(clean);
-        let urls = done.aftermath.as_deref_mut().into_iter().flat_map(|after| [&mut after.start_url, &mut after.end_url]);
+        let urls =
+            done.aftermath.as_deref_mut().into_iter().flat_map(|after| [&mut after.start_url, &mut after.end_url]);
         urls.flatten().for_each(clean);
         done.fault = done.fault.map(|fault| redactor.fault(fault));
         done
