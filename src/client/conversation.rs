@@ -29,7 +29,7 @@ impl Conversation {
         let vault = Vault::new(begin.settings, &|name| std::env::var_os(name));
         if let Some(connection) = &mut self.connection {
             return match run(connection, make(), &vault, listener)? {
-                Sent::Ended(outcome) => Ok(outcome),
+                Sent::Ended(outcome) => Ok(*outcome),
                 Sent::NotTaken => {
                     self.connection = None;
                     Err(forgotten())
@@ -44,7 +44,7 @@ impl Conversation {
             }
             if let Sent::Ended(outcome) = run(&mut connection, make(), &vault, listener)? {
                 self.connection = Some(connection);
-                return Ok(outcome);
+                return Ok(*outcome);
             }
         }
         Err(Fault::new(FaultCode::NoBrowser, "the daemon ended twice before it took the line")

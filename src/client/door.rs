@@ -96,7 +96,7 @@ impl Door {
             let request = make();
             let stop = request.stop;
             if let Sent::Ended(outcome) = run(&mut connection, request, &vault, listener)? {
-                return Ok(if stop { self.stopped(outcome) } else { outcome });
+                return Ok(if stop { self.stopped(*outcome) } else { *outcome });
             }
         }
         Err(Fault::new(FaultCode::NoBrowser, "the daemon ended twice before it took the script")

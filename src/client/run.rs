@@ -42,7 +42,7 @@ pub(super) enum Sent {
     /// The connection ended before the daemon took it: it never ran.
     NotTaken,
     /// It ended.
-    Ended(Outcome),
+    Ended(Box<Outcome>),
 }
 
 /// Sends `run` and sees it through.
@@ -173,7 +173,7 @@ impl<'l> Hearing<'l> {
         if let Some(error) = &self.unwritable {
             done.fault = Some(unwritable(error));
         }
-        Sent::Ended(Outcome { done, stopped: self.stopped })
+        Sent::Ended(Box::new(Outcome { done, stopped: self.stopped }))
     }
 }
 

@@ -356,10 +356,8 @@ mod tests {
 
         for function in ["here::open", "there::open"] {
             let fault = run(&kept, 4, &format!("{function}(\"about:blank\")")).fault.unwrap();
-            assert_eq!(
-                (fault.code, &fault.context["trace"][0]),
-                (FaultCode::Disconnected, &"open called at repl:4:7".into())
-            );
+            assert_eq!(fault.code, FaultCode::Disconnected);
+            assert!(fault.context["trace"][0].as_str().unwrap().starts_with("open called at repl:4:"), "{fault:?}");
         }
     }
 

@@ -97,7 +97,7 @@ pub fn pieces(text: &str) -> Vec<Piece> {
     tokens.state.include_comments = true;
     let mut pieces: Vec<Piece> = Vec::new();
     let mut open = Vec::new();
-    while let Some((token, position)) = tokens.next() {
+    for (token, position) in tokens {
         let Some(start) = offset(text, position).filter(|_| token != Token::EOF) else { break };
         // A comment that nothing ends is told again for ever, at the end of the text.
         if start >= text.len() {
