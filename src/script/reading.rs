@@ -99,8 +99,10 @@ pub fn pieces(text: &str) -> Vec<Piece> {
     let mut open = Vec::new();
     for (token, position) in tokens {
         let Some(start) = offset(text, position).filter(|_| token != Token::EOF) else { break };
-        // A comment that nothing ends is told again for ever, at the end of the text.
-        if start >= text.len() {
+        // A comment that nothing ends is told again for ever, a little further on.
+        let is_in_last =
+            |last: &Piece| start <= last.start || (last.kind == Kind::Comment && is_open(&text[last.start..]));
+        if start >= text.len() || pieces.last().is_some_and(is_in_last) {
             break;
         }
         match token {
@@ -119,6 +121,11 @@ pub fn pieces(text: &str) -> Vec<Piece> {
         pieces.push(Piece { kind: kind(&token), start });
     }
     pieces
+}
+
+/// Whether a comment has no end.
+fn is_open(comment: &str) -> bool {
+    comment.starts_with("/*") && !comment.contains("*/")
 }
 
 fn kind(token: &Token) -> Kind {
