@@ -97,14 +97,10 @@ pub fn pieces(text: &str) -> Vec<Piece> {
     tokens.state.include_comments = true;
     let mut pieces: Vec<Piece> = Vec::new();
     let mut open = Vec::new();
-    for (token, position) in tokens {
+    // A token has at least a byte; the lexer itself may go on for ever.
+    for _ in 0..text.len() {
+        let Some((token, position)) = tokens.next() else { break };
         let Some(start) = offset(text, position).filter(|_| token != Token::EOF) else { break };
-        // A comment that nothing ends is told again for ever, a little further on.
-        let is_in_last =
-            |last: &Piece| start <= last.start || (last.kind == Kind::Comment && is_open(&text[last.start..]));
-        if start >= text.len() || pieces.last().is_some_and(is_in_last) {
-            break;
-        }
         match token {
             Token::InterpolatedString(_) => open.push(0),
             Token::LeftBrace | Token::MapStart => open.last_mut().into_iter().for_each(|depth| *depth += 1),
@@ -118,14 +114,15 @@ pub fn pieces(text: &str) -> Vec<Piece> {
             }
             _ => {}
         }
-        pieces.push(Piece { kind: kind(&token), start });
+        // A string that its line ends before it does is told with a place further on.
+        let last = pieces.last().map_or(0, |last| last.start);
+        pieces.push(Piece { kind: kind(&token), start: start.max(last) });
+        // The lexer tells a comment that nothing ends again and again.
+        if tokens.state.comment_level > 0 {
+            break;
+        }
     }
     pieces
-}
-
-/// Whether a comment has no end.
-fn is_open(comment: &str) -> bool {
-    comment.starts_with("/*") && !comment.contains("*/")
 }
 
 fn kind(token: &Token) -> Kind {
@@ -184,7 +181,8 @@ pub fn imports(text: &str) -> Vec<String> {
             Token::RightBrace => depth -= 1,
             Token::SemiColon | Token::EOF => {
                 let end = offset(text, position).unwrap_or(text.len());
-                found.extend(open.take().map(|start: usize| text[start..end].trim_end().to_owned() + ";"));
+                let statement = open.take().and_then(|start: usize| text.get(start..end));
+                found.extend(statement.map(|statement| statement.trim_end().to_owned() + ";"));
             }
             _ => {}
         }
