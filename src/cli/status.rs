@@ -61,8 +61,16 @@ fn warn_of_refused(door: &Door) {
     }
 }
 
+/// What is owed where the keeper pays alone.
+const BEING_PAID: &str =
+    "the daemon is gone and its keeper is releasing the browser; `ghost-browser stop` waits until it has";
+
 /// The state of a session without a daemon.
 fn absent(Noted { gateway, workspace, name, left }: Noted) -> Status {
+    let mut debts: Vec<_> = left.unknown.iter().map(Fault::to_string).collect();
+    if left.held > 0 {
+        debts.insert(0, BEING_PAID.to_owned());
+    }
     let state = if left.held > 0 {
         StatusState::ReleaseFailed
     } else if left.unknown.is_empty() {
@@ -84,7 +92,7 @@ fn absent(Noted { gateway, workspace, name, left }: Noted) -> Status {
         workspace,
         name,
         version: BUILD.to_owned(),
-        debts: left.unknown.iter().map(Fault::to_string).collect(),
+        debts,
     }
 }
 

@@ -110,13 +110,12 @@ fn notes(places: &Places, whose: &Whose<'_>) -> Vec<FoundNote> {
 }
 
 fn unknown(note: &FoundNote) -> Fault {
-    let message = format!(
-        "a browser of {} may still be running and billed: its daemon and keeper were killed{}",
-        gateway(note),
-        ago(note)
-    );
-    Fault::new(FaultCode::ReleaseUnconfirmed, message)
-        .hint("nothing here can release it; look at the gateway, where an unused browser ends by its own time limit")
+    let message = format!("{}: its daemon and keeper were killed{}", note.what_is_left(), ago(note));
+    Fault::new(FaultCode::ReleaseUnconfirmed, message).hint(if note.is_local() {
+        "a Chromium ends by itself when its daemon is gone; `pgrep -f remote-debugging-pipe` finds one that does not"
+    } else {
+        "nothing here can release it; look at the gateway, where an unused browser ends by its own time limit"
+    })
 }
 
 fn held(note: &FoundNote) -> Fault {

@@ -18,6 +18,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 const SUFFIX: &str = "note";
+/// What stands for the gateway of a browser of this machine.
+const LOCAL: &str = "local";
 /// More than any note is long.
 const SIZE_LIMIT: u64 = 4096;
 
@@ -180,6 +182,20 @@ impl FoundNote {
     /// The gateway's host; empty when it cannot be read.
     pub fn gateway(&self) -> &str {
         &self.text.gateway
+    }
+
+    /// What may be left of it when nobody pays for it any more.
+    pub fn what_is_left(&self) -> String {
+        match self.gateway() {
+            LOCAL => "a Chromium of this machine may still be running".to_owned(),
+            "" => "a browser of an unknown gateway may still be running and billed".to_owned(),
+            gateway => format!("a browser of {gateway} may still be running and billed"),
+        }
+    }
+
+    /// Whether the browser is one of this machine, which nobody bills.
+    pub fn is_local(&self) -> bool {
+        self.gateway() == LOCAL
     }
 
     /// The workspace root as text; empty when it cannot be read.

@@ -24,7 +24,9 @@ fn a_killed_daemons_browser_is_released_by_the_keeper_and_status_says_so_meanwhi
 
         gateway.wait_for("DELETE", "", 1);
         let told = sandbox.ghost(["status"]);
-        assert_eq!(told.quietly().lines().next(), Some("release-failed"));
+        let lines: Vec<_> = told.quietly().lines().collect();
+        assert_eq!(lines.first(), Some(&"release-failed"));
+        assert!(lines.get(1).is_some_and(|line| line.starts_with("debt: ") && line.contains("keeper")), "{told:#?}");
         gateway.assert_nothing_owed();
         sandbox.wait_for_status("the end", |status| status["state"] == "stopped");
         assert!(!keeper.is_alive());
@@ -82,7 +84,7 @@ fn a_killed_daemons_chromium_is_gone_with_its_crash_handlers_and_files() {
     kill(&daemon);
 
     let meanwhile = sandbox.ghost(["status"]);
-    assert!(matches!(meanwhile.quietly(), "release-failed" | "stopped"), "{meanwhile:#?}");
+    assert!(matches!(meanwhile.quietly().lines().next(), Some("release-failed" | "stopped")), "{meanwhile:#?}");
     wait_for_end(&sandbox);
     assert_eq!(chromium_folders(&sandbox), Vec::<std::path::PathBuf>::new());
     assert!(killed.elapsed() < PAID_WITHIN, "{:?}", killed.elapsed());
@@ -220,6 +222,24 @@ fn a_local_daemon_killed_at_any_moment_of_its_start_leaves_nothing() {
         assert_eq!(sandbox.stop().quietly(), "browser already stopped");
         sandbox.assert_nothing_left();
     }
+}
+
+#[test]
+fn a_chromium_that_lost_daemon_and_keeper_is_not_said_to_be_billed() {
+    let sandbox = Sandbox::local();
+    sandbox.script("js(\"1\")").value();
+    kill_both(&sandbox);
+
+    let told = sandbox.ghost(["status"]);
+    assert!(told.quietly().starts_with("release-unknown\ndebt: a Chromium of this machine"), "{told:#?}");
+    let stopped = sandbox.stop();
+    let said = stopped.fails_with(5);
+    assert!(!said.contains("billed") && !said.contains("gateway"), "{stopped:#?}");
+    assert!(said.contains("ends by itself"), "{stopped:#?}");
+    assert_eq!(sandbox.stop().quietly(), "browser already stopped");
+    wait_for_end(&sandbox);
+    // A later start wipes it, once it is old enough.
+    chromium_folders(&sandbox).iter().for_each(|folder| fs::remove_dir_all(folder).unwrap());
 }
 
 #[test]

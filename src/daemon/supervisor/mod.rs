@@ -218,10 +218,7 @@ impl Supervisor {
         let notes = lease::find(&self.means.notes.folder, &self.means.notes.key).unwrap_or_default();
         let lost = notes.iter().filter(|note| !note.is_locked());
         let warning = |note: &lease::FoundNote| {
-            format!(
-                "an earlier browser of {} may still be running and billed: `ghost-browser stop` tells and forgets it",
-                note.gateway()
-            )
+            format!("{}, left by an earlier call: `ghost-browser stop` tells and forgets it", note.what_is_left())
         };
         lost.map(warning).collect()
     }
