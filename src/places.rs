@@ -128,7 +128,7 @@ fn system_folders(_uid: u32) -> Vec<PathBuf> {
 
 fn unsafe_folder(folder: &Path, reason: &str) -> Fault {
     Fault::new(FaultCode::NoBrowser, format!("the state folder {} is not safe to use: it {reason}", folder.display()))
-        .hint(format!("remove it, or set {RUNTIME_DIR} to a folder of your own with mode 0700"))
+        .hint(format!("set {RUNTIME_DIR} to a folder of your own with mode 0700, or to one that is not there yet"))
 }
 
 fn cannot_create(folder: &Path, error: &io::Error) -> Fault {

@@ -49,7 +49,8 @@ fn an_unsafe_folder_is_refused_and_left_as_it_is() {
 
         assert_eq!(refusal.code, FaultCode::NoBrowser);
         assert!(refusal.message.ends_with(reason), "{}", refusal.message);
-        assert!(refusal.hint.unwrap().contains(RUNTIME_DIR));
+        // It may be anything, `/tmp` or a file of the system: nobody is told to remove it.
+        assert!(refusal.hint.as_ref().is_some_and(|hint| hint.contains(RUNTIME_DIR) && !hint.contains("remove")));
         let found = places.find();
         assert!(found.folders.is_empty() && found.refused.len() == 1);
         assert_eq!(mode(&at(name)), before);
