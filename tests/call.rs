@@ -110,6 +110,41 @@ fn nothing_to_run_is_a_usage_error() {
 }
 
 #[test]
+fn a_file_without_run_is_told_how_to_be_run() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    sandbox.file("steps", "print(1)");
+
+    for file in ["steps", "missing.rhai"] {
+        let said = sandbox.ghost([file]);
+        assert!(said.fails_with(2).contains(&format!("ghost-browser run {file}")), "{said:#?}");
+    }
+    let said = sandbox.ghost(["nonsense"]);
+    assert!(!said.fails_with(2).contains("ghost-browser run"), "{said:#?}");
+
+    assert_eq!(gateway.requests(), 0);
+}
+
+#[test]
+fn an_option_behind_the_file_is_not_lost_in_a_script_that_takes_no_arguments() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    sandbox.file("plain.rhai", "print(1)");
+    sandbox.file("echo.rhai", "for word in args { print(word); }");
+
+    for late in ["--stop", "--timeout=5", "--name"] {
+        let said = sandbox.ghost(["run", "plain.rhai", late]);
+        assert!(said.fails_with(2).contains("before FILE"), "{said:#?}");
+    }
+    assert_eq!(gateway.requests(), 0);
+    assert_eq!(sandbox.ghost(["run", "echo.rhai", "--stop"]).quietly(), "--stop", "the script's own");
+    assert_eq!(sandbox.ghost(["run", "plain.rhai", "--other"]).quietly(), "1");
+
+    sandbox.stop();
+    gateway.assert_nothing_owed();
+}
+
+#[test]
 fn a_file_gets_its_arguments_and_an_argument_is_a_script() {
     let gateway = FakeGateway::start();
     let sandbox = Sandbox::of(&gateway);

@@ -1,9 +1,11 @@
 //! What can be typed. The doc comments here are the help.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use super::call::Call;
 use super::exit::Exit;
@@ -240,8 +242,19 @@ fn tell(error: &clap::Error) -> Exit {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::after(output::write(&text)),
         _ => {
             output::complain(&text);
+            if let Some(file) = file_for_a_command(error) {
+                render::hint(&format!("a script in a file is run by `ghost-browser run {file}`"));
+            }
             Exit::USAGE
         }
+    }
+}
+
+/// The file that stands where a command is expected.
+fn file_for_a_command(error: &clap::Error) -> Option<&str> {
+    match error.get(ContextKind::InvalidSubcommand)? {
+        ContextValue::String(word) if word.ends_with(".rhai") || Path::new(word).is_file() => Some(word),
+        _ => None,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::client::{Door, Listener, Outcome, Program, Start, interrupt};
 use crate::config::{GatewayChoice, Settings};
 use crate::redact::Redactor;
 use crate::script;
-use crate::wire::{Fault, Phase, Run, Stream};
+use crate::wire::{Fault, FaultCode, Phase, Run, Stream};
 
 /// Runs the script on standard input.
 pub(super) fn stdin(call: &Call, options: &RunOptions) -> Exit {
@@ -31,7 +31,24 @@ pub(super) fn named(call: &Call, script: &Script) -> Exit {
         From::File(path) => source::from_file(path),
         From::Code(code) => source::from_code(code),
     };
-    run(call, &script.options, source, &script.args)
+    run(call, &script.options, source.and_then(|source| without_late_options(source, &script.args)), &script.args)
+}
+
+/// Refuses an option of ours that was typed behind FILE and that nobody would read: a lost `--stop` leaves a browser held.
+fn without_late_options(source: Source, args: &[String]) -> Result<Source, Fault> {
+    let is_ours = |word: &&String| {
+        let name = word.split_once('=').map_or(word.as_str(), |(name, _)| name);
+        ["--stop", "--timeout", "--quiet", "--json", "--name"].contains(&name)
+    };
+    match args.iter().find(is_ours) {
+        Some(word) if !source.text.contains("args") => {
+            let message =
+                format!("`{word}` stands behind FILE, where all is the script's, and the script reads no `args`");
+            Err(Fault::new(FaultCode::Usage, message)
+                .hint("options stand before FILE: `ghost-browser run --stop FILE`"))
+        }
+        _ => Ok(source),
+    }
 }
 
 fn run(call: &Call, options: &RunOptions, source: Result<Source, Fault>, args: &[String]) -> Exit {
