@@ -315,7 +315,10 @@ fn origin_of(text: &str) -> Option<String> {
 fn check_name(variables: &Variables) -> Result<(), Fault> {
     let name = variables.text(NAME)?.unwrap_or_default();
     if name.len() > 100 || name.chars().any(char::is_control) {
-        return Err(bad(NAME, "a session's name is at most 100 bytes without control characters"));
+        return Err(bad(
+            NAME,
+            "a session's name, given by --name or by this variable, is at most 100 bytes without control characters",
+        ));
     }
     Ok(())
 }

@@ -81,7 +81,18 @@ fn text(bytes: Vec<u8>, origin: &str) -> Result<String, Fault> {
 }
 
 fn unreadable(origin: &str, error: &io::Error) -> Fault {
-    Fault::new(FaultCode::Usage, format!("cannot read the script {origin}")).caused_by(error)
+    let fault = Fault::new(FaultCode::Usage, format!("cannot read the script {origin}")).caused_by(error);
+    match error.kind() {
+        io::ErrorKind::NotFound if origin == "-" => {
+            fault.hint("a script on standard input is run by `ghost-browser` without `run`")
+        }
+        io::ErrorKind::NotFound if origin.starts_with('-') => {
+            fault.hint("if an option was meant: `ghost-browser run --help` lists them")
+        }
+        io::ErrorKind::NotFound => fault.hint("check the path: it starts at the working directory"),
+        io::ErrorKind::IsADirectory => fault.hint("name a file in it"),
+        _ => fault,
+    }
 }
 
 fn not_text(origin: &str, what: &str, offset: usize) -> Fault {
@@ -170,5 +181,19 @@ mod tests {
 
         assert_eq!(fault.code, FaultCode::Usage);
         assert_eq!(fault.message, "cannot read the script /nonexistent/x.rhai");
+    }
+
+    #[test]
+    fn what_cannot_be_read_comes_with_what_to_type_instead() {
+        for (path, hint) in [
+            ("/nonexistent/x.rhai", "check the path"),
+            ("-", "without `run`"),
+            ("--tmieout", "run --help"),
+            ("/", "a file in it"),
+        ] {
+            let told = from_file(OsStr::new(path)).unwrap_err().hint.unwrap_or_default();
+
+            assert!(told.contains(hint), "{path}: {told}");
+        }
     }
 }

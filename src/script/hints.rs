@@ -270,7 +270,9 @@ pub fn for_syntax(error: &ParseErrorType, line: &str, source: &Source) -> Option
         ParseErrorType::BadInput(_) if line.contains("eval") => reserved("eval"),
         ParseErrorType::BadInput(_) if line.contains('\'') => Some(CHARACTER.to_owned()),
         ParseErrorType::ExprTooDeep => Some("split the expression: give its parts names with `let`".to_owned()),
-        ParseErrorType::UnexpectedEOF => Some("a `{`, `(` or `[` is still open".to_owned()),
+        ParseErrorType::UnexpectedEOF => {
+            Some("the end is missing: a value, or what closes a `{`, `(` or `[`".to_owned())
+        }
         ParseErrorType::MissingToken(token, _) if has_bare_map(line) || token == "}" && line.contains(':') => {
             Some(MAP.to_owned())
         }
