@@ -390,3 +390,13 @@ fn a_host_runs_many_scripts_at_once() {
 
     assert_eq!(outputs.concat(), "0\n2\n4\n6\n8\n10\n12\n14\n");
 }
+
+#[test]
+fn the_skill_names_every_function_that_a_script_has() {
+    let skill = include_str!("../../skill/SKILL.md");
+
+    let unnamed =
+        super::api::SIGNATURES.iter().map(|(name, _)| *name).filter(|name| !skill.contains(&format!("`{name}(")));
+
+    assert_eq!(unnamed.collect::<Vec<_>>(), [""; 0]);
+}
