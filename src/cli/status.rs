@@ -62,8 +62,8 @@ fn warn_of_refused(door: &Door) {
 }
 
 /// What is owed where the keeper pays alone.
-const BEING_PAID: &str =
-    "the daemon is gone and its keeper is releasing the browser; `ghost-browser stop` waits until it has";
+const BEING_PAID: &str = "the daemon is gone or does not answer; the keeper releases the browser once it is gone, and \
+                          `ghost-browser stop` waits for that";
 
 /// The state of a session without a daemon.
 fn absent(Noted { gateway, workspace, name, left }: Noted) -> Status {

@@ -7,7 +7,7 @@ use super::status::{self, first_line};
 use super::{output, render};
 use crate::client::notes::{self, Whose};
 use crate::client::{Connection, Door, Live, stale};
-use crate::wire::{Fault, Status, Stopped};
+use crate::wire::{Fault, FaultCode, Status, Stopped};
 
 pub(super) fn stop(call: &Call, options: &StopOptions) -> Exit {
     let exit = match options.all {
@@ -22,10 +22,8 @@ pub(super) fn stop(call: &Call, options: &StopOptions) -> Exit {
 
 fn stop_one(call: &Call) -> Result<Exit, Fault> {
     let door = call.door()?;
-    let told = match door.find()? {
-        Some(connection) => connection.stop()?,
-        None => None,
-    };
+    let found = door.find().map_err(unconfirmed)?;
+    let told = found.map(|connection| connection.stop().map_err(unconfirmed)).transpose()?.flatten();
     let whose = Whose::Session(&door.session.key);
     if let Some(stopped) = told {
         // The keeper of an earlier daemon may still be paying. Where a daemon lives, notes are held by that one, too.
@@ -43,6 +41,14 @@ fn stop_one(call: &Call) -> Result<Exit, Fault> {
         name_others(&door);
     }
     report(&settled)
+}
+
+/// A daemon that does not answer may hold a browser: for `stop` that is no lack of one.
+fn unconfirmed(fault: Fault) -> Fault {
+    match fault.code {
+        FaultCode::NoBrowser => Fault { code: FaultCode::ReleaseUnconfirmed, ..fault },
+        _ => fault,
+    }
 }
 
 fn both(mut stopped: Stopped, left: Stopped) -> Stopped {

@@ -192,3 +192,19 @@ fn a_stop_that_finds_nothing_names_what_was_perhaps_meant() {
     sandbox.ghost(["stop", "--name", "side"]).fails_with(5);
     assert_eq!(sandbox.stop().quietly(), "browser already stopped");
 }
+
+#[test]
+fn a_stop_that_a_daemon_does_not_answer_confirms_nothing() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    sandbox.script("1").quietly();
+    let daemon = sandbox.daemon().unwrap();
+
+    daemon.signal(nix::sys::signal::Signal::SIGSTOP);
+    let stopped = sandbox.stop();
+    daemon.signal(nix::sys::signal::Signal::SIGCONT);
+
+    assert!(stopped.fails_with(5).contains("does not answer"), "{stopped:#?}");
+    assert_eq!(sandbox.stop().quietly(), "released browser");
+    gateway.assert_nothing_owed();
+}
