@@ -13,8 +13,10 @@ pub enum CancelReason {
     Interrupted,
     /// The client is gone, or reads no more.
     ClientGone,
-    /// `stop` or a signal ended the session.
+    /// `stop` ended the session.
     Stopped,
+    /// The daemon ends: it was told to by a signal, or its state folder is gone.
+    DaemonEnds,
     /// The whole call's `--timeout` ran out.
     Deadline,
 }

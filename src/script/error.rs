@@ -94,6 +94,11 @@ impl End {
             Self::Cancelled(CancelReason::Stopped) => {
                 Fault::new(FaultCode::Cancelled, "the script was ended by `stop`")
             }
+            Self::Cancelled(CancelReason::DaemonEnds) => Fault::new(
+                FaultCode::Cancelled,
+                "the daemon ended under the script: a signal told it to, or its state folder is gone",
+            )
+            .hint("`ghost-browser status` tells what is left; the next call starts another"),
             Self::Unanswered { method } => Fault::new(
                 FaultCode::OutcomeUnknown,
                 format!("the call's time is over, and {method} was sent and not answered"),

@@ -280,6 +280,20 @@ fn assert_swept_folder_ends_all(sandbox: &Sandbox) {
     sandbox.stop();
 }
 
+#[test]
+fn a_script_under_a_daemon_that_is_told_to_end_is_told_so_and_not_that_somebody_stopped_it() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    let mut running = sandbox.spawn(["run", "-e", "print(`runs`); sleep(100)"], "");
+    running.line();
+
+    sandbox.daemon().unwrap().signal(Signal::SIGTERM);
+    let said = running.wait();
+
+    assert!(said.fails_with(130).contains("the daemon ended under the script"), "{said:#?}");
+    gateway.assert_nothing_owed();
+}
+
 /// Removes a folder in which somebody still writes.
 fn sweep(folder: &std::path::Path) {
     let until = Instant::now() + crate::support::PATIENCE;

@@ -78,8 +78,8 @@ impl Callers {
     }
 
     /// Ends every script, and refuses everyone who waits.
-    pub(super) fn end_all(&mut self, fault: &Fault) {
-        self.running.values().for_each(|cancel| cancel.cancel(CancelReason::Stopped));
+    pub(super) fn end_all(&mut self, reason: CancelReason, fault: &Fault) {
+        self.running.values().for_each(|cancel| cancel.cancel(reason));
         self.refuse(fault, &mut Vec::new());
     }
 

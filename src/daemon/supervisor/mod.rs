@@ -22,6 +22,7 @@ use self::holding::Holding;
 use self::stops::Stops;
 use super::connector::Connector;
 use super::desk::{Desk, LeaseId, News};
+use crate::cancel::CancelReason;
 use crate::cdp::Connection;
 use crate::gateway::{Allocation, Gateway};
 use crate::lease::{self, Action, Event, Lease, NotePlace};
@@ -405,7 +406,7 @@ impl Supervisor {
     /// Ends in an orderly way: what can be released is; the rest is the keepers'.
     fn leave(&mut self) {
         self.is_leaving = true;
-        self.callers.end_all(&ended_by_signal());
+        self.callers.end_all(CancelReason::DaemonEnds, &ended_by_signal());
         self.guests.show_out();
         self.current = None;
         let all: Vec<_> = self.leases.keys().copied().collect();

@@ -5,6 +5,7 @@ use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use super::Supervisor;
+use crate::cancel::CancelReason;
 use crate::daemon::desk::{After, LeaseId, StopAnswer};
 use crate::lease::{Event, Lease, News};
 use crate::wire::{Fault, FaultCode, Stopped};
@@ -63,7 +64,8 @@ impl Supervisor {
             after,
             until: Instant::now() + self.means.allocation_timeout,
         });
-        self.callers.end_all(&Fault::new(FaultCode::Cancelled, "ended by `ghost-browser stop`"));
+        let fault = Fault::new(FaultCode::Cancelled, "ended by `ghost-browser stop`");
+        self.callers.end_all(CancelReason::Stopped, &fault);
         self.current = None;
         self.since = Instant::now();
         // Whoever stops knows that the next call begins anew.

@@ -246,7 +246,12 @@ fn send_all(browser: &Browser, commands: &[Command], deadline: Instant) -> Vec<R
 
 fn elsewhere(method: &str, bound: &Bound, origin: Option<&str>) -> Thrown {
     let Bound { name, origin: wanted } = bound;
-    let seen = origin.map_or_else(|| "the browser itself".to_owned(), |origin| format!("a page of {origin}"));
+    let seen = match origin {
+        None => "the browser itself".to_owned(),
+        // What `about:blank` and its like say of themselves.
+        Some("" | "null" | "://") => "a page without an origin".to_owned(),
+        Some(origin) => format!("a page of {origin}"),
+    };
     let message = format!("{method}: the secret `{name}` is for {wanted} only, not for {seen}; nothing was sent");
     Thrown::new(FaultCode::Denied, message)
         .with("method", method.to_owned())
