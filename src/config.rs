@@ -39,12 +39,10 @@ pub const NAME: &str = "GHOST_BROWSER_NAME";
 /// The environment variable that names the only state folder that counts.
 pub const RUNTIME_DIR: &str = "GHOST_BROWSER_RUNTIME_DIR";
 
-/// The caller's variables that a Chromium of this machine may need: the daemon itself starts with none. Which of them it is
-/// given is for `local` to say.
-const FOR_LOCAL_CHROMIUM: &[&str] = &[
+/// The caller's variables that a Chromium of this machine gets: what finds programs, words, fonts, certificates. The daemon itself
+/// starts with none.
+pub const FOR_CHROMIUM: &[&str] = &[
     "PATH",
-    "HOME",
-    "TZ",
     "LANG",
     "LANGUAGE",
     "LC_ALL",
@@ -54,6 +52,7 @@ const FOR_LOCAL_CHROMIUM: &[&str] = &[
     "LC_MONETARY",
     "LC_NUMERIC",
     "LC_TIME",
+    "TZ",
     "LD_LIBRARY_PATH",
     "FONTCONFIG_FILE",
     "FONTCONFIG_PATH",
@@ -62,6 +61,10 @@ const FOR_LOCAL_CHROMIUM: &[&str] = &[
     "CHROME_DEVEL_SANDBOX",
     "NIX_LD",
     "NIX_LD_LIBRARY_PATH",
+];
+
+/// More of them, for a Chromium with a window.
+pub const FOR_A_WINDOW: &[&str] = &[
     "DISPLAY",
     "WAYLAND_DISPLAY",
     "XAUTHORITY",
@@ -69,15 +72,11 @@ const FOR_LOCAL_CHROMIUM: &[&str] = &[
     "XDG_SESSION_TYPE",
     "XDG_CURRENT_DESKTOP",
     "DBUS_SESSION_BUS_ADDRESS",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
 ];
+
+/// More of them, where they hold no user name.
+pub const FOR_THE_NETWORK: &[&str] =
+    &["http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
 
 /// What finds a session. Made from anything, since `status` and `stop` have to work beside a bad setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -347,7 +346,8 @@ fn log_level(variables: &Variables) -> Result<LogLevel, Fault> {
 }
 
 fn environment(variables: &Variables) -> BTreeMap<String, String> {
-    let known = FOR_LOCAL_CHROMIUM.iter();
+    // Chromium gets another home; the user's own tells where their certificates and fonts are.
+    let known = [FOR_CHROMIUM, FOR_A_WINDOW, FOR_THE_NETWORK, &["HOME"]].into_iter().flatten();
     known
         .filter_map(|name| {
             let value = variables.raw(name)?.to_string_lossy().into_owned();

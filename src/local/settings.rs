@@ -4,37 +4,8 @@ use std::ffi::{OsStr, OsString};
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::{FOR_A_WINDOW, FOR_CHROMIUM, FOR_THE_NETWORK};
 use crate::raw_path::RawPath;
-
-/// Variables that Chromium gets, if the caller has them: what finds programs, words, fonts, certificates and the network.
-const KEPT: &[&str] = &[
-    "PATH",
-    "LANG",
-    "LANGUAGE",
-    "TZ",
-    "LD_LIBRARY_PATH",
-    "FONTCONFIG_FILE",
-    "FONTCONFIG_PATH",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "CHROME_DEVEL_SANDBOX",
-    "NIX_LD",
-    "NIX_LD_LIBRARY_PATH",
-];
-
-/// The same, for a browser with a window.
-const KEPT_HEADED: &[&str] = &[
-    "DISPLAY",
-    "WAYLAND_DISPLAY",
-    "XAUTHORITY",
-    "XDG_RUNTIME_DIR",
-    "XDG_SESSION_TYPE",
-    "XDG_CURRENT_DESKTOP",
-    "DBUS_SESSION_BUS_ADDRESS",
-];
-
-/// Kept only without a user name in them: a browser's environment can be read by others of the same user.
-const KEPT_PROXIES: &[&str] = &["http_proxy", "https_proxy", "all_proxy", "no_proxy"];
 
 /// The choices, and the places of this session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -78,12 +49,12 @@ fn is_kept(name: &OsStr, value: &OsStr) -> bool {
     let Some(name) = name.to_str() else {
         return false;
     };
-    let is_proxy = KEPT_PROXIES.contains(&name.to_ascii_lowercase().as_str());
-    KEPT.contains(&name) || name.starts_with("LC_") || (is_proxy && !value.as_encoded_bytes().contains(&b'@'))
+    let is_open = !value.as_encoded_bytes().contains(&b'@');
+    FOR_CHROMIUM.contains(&name) || (FOR_THE_NETWORK.contains(&name) && is_open)
 }
 
 fn is_headed(name: &OsStr) -> bool {
-    name.to_str().is_some_and(|name| KEPT_HEADED.contains(&name))
+    name.to_str().is_some_and(|name| FOR_A_WINDOW.contains(&name))
 }
 
 #[cfg(test)]

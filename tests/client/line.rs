@@ -72,7 +72,7 @@ fn a_script_on_standard_input_is_run_and_its_output_printed() {
 #[test]
 fn a_named_script_gets_its_arguments_even_those_that_look_like_options() {
     let sandbox = Sandbox::new();
-    fs::write(sandbox.path("work/s.rhai"), "1").unwrap();
+    fs::write(sandbox.path("work/s.rhai"), "args").unwrap();
     let visits = (0..2).map(|_| answer(vec![Reply::Accepted, done()])).collect();
     let daemon = ours(&sandbox.files().socket, visits);
 
@@ -81,7 +81,7 @@ fn a_named_script_gets_its_arguments_even_those_that_look_like_options() {
 
     let ledger = daemon.ledger();
     let (file, code) = (script_of(&ledger[0]), script_of(&ledger[1]));
-    assert_eq!((file.origin.as_str(), file.source.as_str()), ("s.rhai", "1"));
+    assert_eq!((file.origin.as_str(), file.source.as_str()), ("s.rhai", "args"));
     assert_eq!((&file.args[..], file.stop), (&["a", "--stop", "-e"].map(String::from)[..], false));
     assert_eq!((code.origin.as_str(), code.source.as_str()), ("-e", "args"));
     assert_eq!(code.args, ["x y", "--json"]);
