@@ -36,15 +36,7 @@ impl Sandbox {
         let root = tempfile::Builder::new().prefix("gk").tempdir_in("/tmp").unwrap();
         let note = File::create(root.path().join("note")).unwrap();
         lock(&note).unwrap();
-        let local = Local::new(Settings {
-            chromium: None,
-            args: Vec::new(),
-            headed: false,
-            profile: None,
-            state_folder: root.path().into(),
-            log: root.path().join("log").into(),
-            environment: Settings::keep_environment(std::env::vars_os()),
-        });
+        let local = Local::new(Settings::new(root.path(), Settings::keep_environment(std::env::vars_os())));
         Self { root, note, local }
     }
 

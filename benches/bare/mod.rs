@@ -33,15 +33,7 @@ impl Bare {
 
     /// Over the debugging pipe of a browser of its own.
     pub fn pipe(state: &std::path::Path) -> Self {
-        let settings = local::Settings {
-            chromium: None,
-            args: Vec::new(),
-            headed: false,
-            profile: None,
-            state_folder: state.into(),
-            log: state.join("bare.log").into(),
-            environment: local::Settings::keep_environment(std::env::vars_os()),
-        };
+        let settings = local::Settings::new(state, local::Settings::keep_environment(std::env::vars_os()));
         let deadline = Instant::now() + Duration::from_secs(30);
         let left = RequestLeft::new();
         let ask = Ask { deadline, last_word: deadline, abandoned: Cancel::new(), prepared: None, left };

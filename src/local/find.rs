@@ -147,15 +147,7 @@ mod tests {
                 path.push(folder);
             }
             let path = std::env::join_paths(path).unwrap();
-            let settings = Settings {
-                chromium: None,
-                args: Vec::new(),
-                headed: false,
-                profile: None,
-                state_folder: root.path().into(),
-                log: root.path().join("log").into(),
-                environment: vec![("PATH".into(), path)],
-            };
+            let settings = Settings::new(root.path(), vec![("PATH".into(), path)]);
             Self { root, settings }
         }
 

@@ -1,6 +1,7 @@
 //! What the caller may choose about a local Chromium. Read from the environment elsewhere, once.
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,19 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// No choice made: the first Chromium on PATH, without a window, with a fresh profile. Its log lies in the state folder.
+    pub fn new(state_folder: &Path, environment: Vec<(OsString, OsString)>) -> Self {
+        Self {
+            chromium: None,
+            args: Vec::new(),
+            headed: false,
+            profile: None,
+            state_folder: state_folder.into(),
+            log: state_folder.join("chromium.log").into(),
+            environment,
+        }
+    }
+
     /// Keeps of a caller's environment what a Chromium needs, and `HOME` to find the user's certificates and fonts
     /// (Chromium is given another one). No token and no `GHOST_*` variable is among it.
     pub fn keep_environment(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {

@@ -22,15 +22,7 @@ struct Sandbox {
 impl Sandbox {
     fn new() -> Self {
         let root = tempfile::Builder::new().prefix("gb").tempdir_in("/tmp").unwrap();
-        let settings = Settings {
-            chromium: None,
-            args: Vec::new(),
-            headed: false,
-            profile: None,
-            state_folder: root.path().into(),
-            log: root.path().join("log").into(),
-            environment: Settings::keep_environment(std::env::vars_os()),
-        };
+        let settings = Settings::new(root.path(), Settings::keep_environment(std::env::vars_os()));
         Self { root, settings }
     }
 
