@@ -179,10 +179,9 @@ impl Capability {
             Self::Hosted(_) => None,
             Self::Local(release) => release.post_mortem(patience).map(|death| {
                 let fault = Fault::new(FaultCode::NoBrowser, death.to_string());
-                match death.hint() {
-                    Some(hint) => fault.hint(hint),
-                    None => fault,
-                }
+                fault.hint(death.hint().unwrap_or(
+                    "see whether that Chromium starts by hand, or name another one with GHOST_BROWSER_CHROMIUM",
+                ))
             }),
         }
     }

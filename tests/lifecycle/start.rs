@@ -112,6 +112,7 @@ fn a_local_browser_that_cannot_be_started_leaves_nothing() {
     let said = sandbox.script("1");
 
     assert!(said.fails_with(3).contains("exit"), "{said:#?}");
+    assert!(said.stderr.contains("hint: ") && said.stderr.contains("GHOST_BROWSER_CHROMIUM"), "{said:#?}");
     assert_eq!(sandbox.ghost(["status"]).quietly(), "stopped");
     sandbox.assert_nothing_left();
 }
