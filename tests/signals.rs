@@ -82,6 +82,7 @@ fn a_signal_during_a_cold_start_has_the_browser_released_unseen() {
         let said = running.wait();
         assert_eq!((said.code, said.stdout.as_str()), (Some(130), ""), "{said:#?}");
         gate.open();
+        gateway.wait_for("DELETE", "", 1);
         gateway.assert_nothing_owed();
         assert_eq!((gateway.allocations(), gateway.sockets()), (1, 0));
         sandbox.wait_for_status("the end", |status| status["state"] == "stopped");
