@@ -63,9 +63,19 @@ pub fn belonging_to(folder: &Path) -> Vec<Process> {
 
 fn belongs(pid: i32, folder: &Path) -> bool {
     let of = PathBuf::from(format!("/proc/{pid}"));
+    if is_unborn(&of) {
+        return false;
+    }
     let named = |file: &str| fs::read(of.join(file)).is_ok_and(|text| contains(&text, folder.as_os_str().as_bytes()));
     let stands = || fs::read_link(of.join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
     named("cmdline") || named("environ") || stands() || holds(&of, folder)
+}
+
+/// Whether it is a child of this test program that does not run its own program yet. Until then it holds every file that
+/// any thread of the test had open when it was forked, so it seems to belong to everyone.
+fn is_unborn(of: &Path) -> bool {
+    let own = fs::read_link("/proc/self/exe");
+    fs::read_link(of.join("exe")).is_ok_and(|program| own.is_ok_and(|own| program == own))
 }
 
 /// Whether it has a file below `folder` open.

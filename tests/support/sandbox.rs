@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -305,9 +305,9 @@ impl Drop for Sandbox {
         } else {
             let stopped = Running::start(self.command(["stop", "--all"]), Vec::new()).end(HUNG);
             let clean = wait_until(GONE, || self.processes().is_empty() && self.litter().is_empty());
-            let left = (self.processes(), self.litter());
-            self.end_everything();
             if clean.is_err() {
+                let left = (self.processes(), self.litter());
+                self.end_everything();
                 panic!("the sandbox leaks: {left:#?}\n`stop --all` said: {stopped:#?}");
             }
         }
@@ -351,9 +351,10 @@ impl Said {
 
 /// A run of the binary that goes on. Dropping it kills it.
 pub struct Running {
-    pid: Pid,
+    /// Reaped by nobody but its owner: until then its number is nobody else's, and a signal reaches it or nothing.
+    child: Child,
     lines: mpsc::Receiver<String>,
-    done: mpsc::Receiver<(Option<ExitStatus>, String)>,
+    errors: mpsc::Receiver<String>,
     heard: String,
 }
 
@@ -364,25 +365,22 @@ impl Running {
             command.stdin(Stdio::piped());
         }
         let mut child = command.spawn().expect("start the binary");
-        let pid = Pid::from_raw(child.id() as i32);
         feed(&mut child, stdin);
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let (line, lines) = mpsc::channel();
-        let (end, done) = mpsc::channel();
-        thread::spawn(move || {
-            let said = listen(&mut child, &line);
-            // The test may have stopped listening.
-            let _ = end.send((child.wait().ok(), said));
-        });
-        Self { pid, lines, done, heard: String::new() }
+        let (end, errors) = mpsc::channel();
+        // The test may have stopped listening.
+        thread::spawn(move || drop(end.send(listen(stdout, stderr, &line))));
+        Self { child, lines, errors, heard: String::new() }
     }
 
     pub fn pid(&self) -> i32 {
-        self.pid.as_raw()
+        self.child.id() as i32
     }
 
     pub fn signal(&self, signal: Signal) {
         // It may have ended by itself; what it said tells.
-        let _ = kill(self.pid, signal);
+        let _ = kill(Pid::from_raw(self.pid()), signal);
     }
 
     /// Waits for one more line of stdout.
@@ -400,18 +398,19 @@ impl Running {
     }
 
     fn end(mut self, patience: Duration) -> Option<Said> {
-        let (status, stderr) = self.done.recv_timeout(patience).ok()?;
+        let stderr = self.errors.recv_timeout(patience).ok()?;
+        let status = self.child.wait().expect("an end to wait for");
         let mut stdout = std::mem::take(&mut self.heard);
         stdout.extend(self.lines.try_iter());
-        Some(Said { code: status.and_then(|status| status.code()), stdout, stderr })
+        Some(Said { code: status.code(), stdout, stderr })
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if matches!(self.done.try_recv(), Err(mpsc::TryRecvError::Empty)) {
-            self.signal(Signal::SIGKILL);
-        }
+        // Both do nothing to one whose end has been waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -424,10 +423,9 @@ fn feed(child: &mut Child, stdin: Vec<u8>) {
 }
 
 /// Hands stdout on line by line and gives stderr, when both have ended.
-fn listen(child: &mut Child, line: &mpsc::Sender<String>) -> String {
-    let mut stderr = child.stderr.take();
+fn listen(stdout: Option<ChildStdout>, mut stderr: Option<ChildStderr>, line: &mpsc::Sender<String>) -> String {
     let errors = thread::spawn(move || stderr.as_mut().map(text_of).unwrap_or_default());
-    let mut stdout = child.stdout.take().map(BufReader::new);
+    let mut stdout = stdout.map(BufReader::new);
     while let Some(text) = stdout.as_mut().and_then(next_line) {
         let _ = line.send(text);
     }
