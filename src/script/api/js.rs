@@ -1,9 +1,13 @@
 //! `js`: an expression in the page, its value exactly.
 //!
-//! One round trip with deep serialisation. `replMode`, which allows top-level `await` and `const` declared
-//! again, is asked for only where the source has such a word, because with it Chromium hands a promise back
-//! unawaited. A page that is still busy at the deadline is told from one that merely waits by asking it
-//! something else; only the busy one is ended.
+//! One round trip with deep serialisation. Each thing that Chromium is asked to do beside evaluating costs a few
+//! percent of a short call, so it is asked for only what the source may need: `replMode`, which allows top-level
+//! `await` and `const` declared again, where there is such a word (with it Chromium hands a promise back unawaited);
+//! `awaitPromise` where something is called, since what is merely read is seldom a promise. A promise that comes back
+//! all the same is awaited by its handle, in a second round trip.
+//!
+//! A page that is still busy at the deadline is told from one that merely waits by asking it something else; only
+//! the busy one is ended.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -59,6 +63,29 @@ struct Evaluation {
     within: Duration,
 }
 
+/// What Chromium is asked to do beside evaluating.
+#[derive(Clone, Copy, PartialEq)]
+enum Asked {
+    /// Nothing.
+    Value,
+    /// To await a promise.
+    Awaited,
+    /// To take the source as a console does.
+    Repl,
+}
+
+impl Asked {
+    fn new(evaluation: &Evaluation, expression: &str) -> Self {
+        // All that makes a promise is a call.
+        let may_wait = evaluation.by_value || expression.contains(['(', '`']);
+        match has_repl_word(expression) {
+            true => Self::Repl,
+            false if evaluation.await_promise && may_wait => Self::Awaited,
+            false => Self::Value,
+        }
+    }
+}
+
 /// Where an expression runs: followed when it is a page, used as it is when it is a session.
 enum Target {
     Page(Page),
@@ -82,12 +109,12 @@ impl Evaluation {
     }
 
     fn run(&self, context: &Context, browser: &Browser, expression: &str) -> Result<Dynamic, Failure> {
-        let is_repl = has_repl_word(expression);
-        let params = self.params(browser, expression, is_repl);
+        let asked = Asked::new(self, expression);
+        let params = self.evaluate_params(browser, expression, asked);
         let reply = self.call(context, browser, "Runtime.evaluate", &params)?;
-        match promise(&reply).filter(|_| is_repl && self.await_promise) {
-            Some(promise) => {
-                let params = self.await_params(browser, &promise);
+        match self.handle_to_await(asked, &reply) {
+            Some(handle) => {
+                let params = self.await_params(browser, &handle);
                 let reply = self.call(context, browser, "Runtime.callFunctionOn", &params)?;
                 self.told(reply)
             }
@@ -95,40 +122,51 @@ impl Evaluation {
         }
     }
 
-    fn params(&self, browser: &Browser, expression: &str, is_repl: bool) -> String {
+    fn evaluate_params(&self, browser: &Browser, expression: &str, asked: Asked) -> String {
         let mut params = String::with_capacity(expression.len() + 160);
         params.push_str("{\"expression\":");
         push_json_string(&mut params, expression);
-        self.push_common(&mut params, browser);
-        if is_repl {
-            params.push_str(",\"replMode\":true");
+        match asked {
+            Asked::Value => {}
+            Asked::Awaited => params.push_str(",\"awaitPromise\":true"),
+            Asked::Repl => params.push_str(",\"replMode\":true"),
         }
-        params.push('}');
-        params
+        // By value a promise would be an empty object: nothing would tell that it is one.
+        let form = if self.is_deferred(asked) { "" } else { self.form() };
+        close(params, browser, form)
     }
 
-    /// Awaits a promise and serialises what comes of it, in one round trip; `Runtime.awaitPromise` cannot do the second.
-    fn await_params(&self, browser: &Browser, promise: &str) -> String {
+    /// Awaits what a handle stands for and serialises what comes of it, in one round trip; `Runtime.awaitPromise` cannot
+    /// do the second.
+    fn await_params(&self, browser: &Browser, handle: &str) -> String {
         let mut params = String::from("{\"functionDeclaration\":\"function(){return this}\",\"objectId\":");
-        push_json_string(&mut params, promise);
-        self.push_common(&mut params, browser);
-        params.push('}');
-        params
+        push_json_string(&mut params, handle);
+        params.push_str(",\"awaitPromise\":true");
+        close(params, browser, self.form())
     }
 
-    fn push_common(&self, params: &mut String, browser: &Browser) {
-        // Writing to a `String` cannot fail.
-        let _ = write!(
-            params,
-            ",\"awaitPromise\":{},\"objectGroup\":\"{}\",{}",
-            self.await_promise,
-            browser.object_group,
-            if self.by_value {
-                "\"returnByValue\":true"
-            } else {
-                "\"serializationOptions\":{\"serialization\":\"deep\"}"
-            }
-        );
+    /// How the value is to come.
+    fn form(&self) -> &'static str {
+        match self.by_value {
+            true => ",\"returnByValue\":true",
+            false => ",\"serializationOptions\":{\"serialization\":\"deep\"}",
+        }
+    }
+
+    /// Whether the value of an object comes with a second command.
+    fn is_deferred(&self, asked: Asked) -> bool {
+        self.by_value && self.await_promise && asked == Asked::Repl
+    }
+
+    /// The handle of what came back without having been awaited, and has to be.
+    fn handle_to_await(&self, asked: Asked, reply: &Map) -> Option<String> {
+        if !self.await_promise || asked == Asked::Awaited {
+            return None;
+        }
+        let result = reply.get("result")?.as_map_ref().ok()?;
+        let text = |name: &str| result.get(name)?.as_immutable_string_ref().ok().map(|text| text.to_string());
+        let waits = self.is_deferred(asked) || text("subtype").is_some_and(|subtype| subtype == "promise");
+        text("objectId").filter(|_| waits)
     }
 
     /// Sends one of the two commands; a deadline is looked into before it is told.
@@ -212,6 +250,13 @@ impl Evaluation {
     }
 }
 
+/// Ends the parameters of both commands.
+fn close(mut params: String, browser: &Browser, form: &str) -> String {
+    // Writing to a `String` cannot fail.
+    let _ = write!(params, ",\"objectGroup\":\"{}\"{form}}}", browser.object_group);
+    params
+}
+
 type Sent<T> = Result<(T, SessionId), (CallError, SessionId)>;
 
 /// Sends to a page, once more where its session proved to be gone.
@@ -268,14 +313,6 @@ fn has_repl_word(expression: &str) -> bool {
     expression.split(|character| !is_part(character)).any(|word| REPL_WORDS.contains(&word))
 }
 
-/// The handle of a promise that came back as it is.
-fn promise(reply: &Map) -> Option<String> {
-    let result = reply.get("result")?.as_map_ref().ok()?;
-    let subtype = result.get("subtype")?.as_immutable_string_ref().ok()?;
-    let id = result.get("objectId")?.as_immutable_string_ref().ok()?;
-    (*subtype == "promise").then(|| id.to_string())
-}
-
 fn holds_handle(reply: &Map) -> bool {
     let has = |name: &str, inner: &str| {
         let outer = reply.get(name).and_then(|outer| outer.as_map_ref().ok().map(|map| map.contains_key(inner)));
@@ -287,7 +324,8 @@ fn holds_handle(reply: &Map) -> bool {
 /// What the page threw, with its place and its stack.
 fn exception(mut details: Map) -> Thrown {
     let mut exception = take_map(&mut details, "exception").unwrap_or_default();
-    let description = take_text(&mut exception, "description");
+    // A thrown number has one too, and is no more of an error than a thrown text.
+    let description = take_text(&mut exception, "description").filter(|_| !exception.contains_key("value"));
     let thrown = match &description {
         Some(description) => description.lines().next().unwrap_or_default().to_owned(),
         None => primitive(&mut exception, &mut details),

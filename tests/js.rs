@@ -1,0 +1,116 @@
+//! `js` on a real Chromium: values exactly, promises awaited, errors that name their class and place; and what it asks of
+//! the browser for that, seen by a fake one.
+
+mod support;
+
+use support::{FakeGateway, Sandbox};
+
+/// Runs `script`, which prints a line for each thing that is promised.
+#[track_caller]
+fn prints(script: &str, lines: &[&str]) {
+    let sandbox = Sandbox::local();
+    assert_eq!(sandbox.script(script).value().lines().collect::<Vec<_>>(), lines);
+    sandbox.stop();
+}
+
+#[test]
+fn values_come_exactly() {
+    prints(
+        r#"
+        print(js("({int: 7, float: 1.5, text: 'a', yes: true, none: null, undef: undefined, list: [1, [2]]})"));
+        print(js("[NaN, Infinity, -Infinity, -0, 9007199254740993n, 2 ** 53]"));
+        print(js("new Date(0)"));
+        print(js("new Map([['a', 1], ['b', new Map([[1, 2]])]])"));
+        print(js("new Set([1, 'a'])"));
+        print(js("/a.b/gi"));
+        print(js("document.body").name + " " + js("document.body").type);
+        print([js("undefined"), js("null")]);
+        print(js("({d: new Date(0)})", #{by_value: true}));"#,
+        &[
+            r#"{"float":1.5,"int":7,"list":[1,[2]],"none":null,"text":"a","undef":null,"yes":true}"#,
+            r#"[NaN,inf,-inf,-0.0,"9007199254740993",9007199254740992]"#,
+            "1970-01-01T00:00:00.000Z",
+            r#"{"a":1,"b":[[1,2]]}"#,
+            r#"[1,"a"]"#,
+            "/a.b/gi",
+            "body node",
+            "[null,null]",
+            r#"{"d":{}}"#,
+        ],
+    );
+}
+
+#[test]
+fn a_promise_is_awaited_however_the_expression_came_by_it() {
+    prints(
+        r#"
+        js("window.kept = new Promise(done => setTimeout(() => done({a: [1]}), 20)); 0");
+        js("window.failing = Promise.reject(new TypeError('no')); window.failing.catch(() => 0); 0");
+        js("window.thenable = {then(done) { done('then') }}; 0");
+        print(js("kept"));
+        print(js("Promise.resolve(kept)"));
+        print(js("const late = kept; late"));
+        print(js("(await kept).a"));
+        for options in [#{by_value: true}, #{by_value: false}] {
+            print([js("kept", options), js("const again = kept; again", options), js("let n = 1; n", options)]);
+        }
+        print(js("(() => thenable)()"));
+        try { js("failing") } catch (e) { print(`${e.code} ${e.message}`) }
+        try { js("kept", #{await_promise: false}) } catch (e) { print(`${e.code} ${e.message}`) }"#,
+        &[
+            r#"{"a":[1]}"#,
+            r#"{"a":[1]}"#,
+            r#"{"a":[1]}"#,
+            "[1]",
+            r#"[{"a":[1]},{"a":[1]},1]"#,
+            r#"[{"a":[1]},{"a":[1]},1]"#,
+            "then",
+            "js_error TypeError: no",
+            "js_error the value holds what a script cannot: Promise",
+        ],
+    );
+}
+
+#[test]
+fn what_cannot_be_told_is_an_error_with_its_class_and_place() {
+    prints(
+        r#"
+        fn told(expression) {
+            try { js(expression); "a value" } catch (e) { print(`${e.code} ${e.message} at ${e.line}:${e.column}`); }
+        }
+        fn class(expression) { try { js(expression); } catch (e) { print(e.message); } }
+        told("nope.x");
+        told("1;\n  (() => { throw new RangeError('far') })()");
+        told("throw 5");
+        class("() => 1");
+        class("Symbol('s')");
+        class("window");
+        class("({f() {}})");
+        class("(() => { let a = {}; a.a = a; return a })()");
+        told("throw 'text'");"#,
+        &[
+            "js_error ReferenceError: nope is not defined at 1:1",
+            "js_error RangeError: far at 2:12",
+            "js_error Uncaught 5 at 1:1",
+            "the value holds what a script cannot: Function",
+            "the value holds what a script cannot: symbol",
+            "the value holds what a script cannot: window",
+            "the value holds what a script cannot: function",
+            "the value holds what a script cannot: a cycle",
+            "js_error Uncaught text at 1:1",
+        ],
+    );
+}
+
+#[test]
+fn the_browser_is_asked_for_no_more_than_the_expression_needs() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+
+    sandbox.script("js(`1+1`); js(`(1+1)`); js(`(1+1)`, #{await_promise: false}); js(`let`);").fails_with(1);
+
+    let asked = gateway.cdp().commands().into_iter().filter(|command| command.method.starts_with("Runtime.evaluate"));
+    let extras = |params: &serde_json::Value| ["awaitPromise", "replMode"].map(|name| params.get(name).is_some());
+    let asked: Vec<_> = asked.map(|command| extras(&command.params)).collect();
+    assert_eq!(asked, [[false, false], [true, false], [false, false], [false, true]]);
+}
