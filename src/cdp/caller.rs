@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::connection::{Look, Shared};
+use super::connection::{Look, Shared, Turn};
 use super::error::{self, CallError};
 use super::events::{CdpEvent, Cursor, Subscription};
 use super::frame::{Answer, Call, mend_surrogates};
@@ -116,7 +116,7 @@ impl Caller {
     fn see_off(&self, target: &TargetId, deadline: Instant) {
         let until = deadline.min(Instant::now() + GONE_WITHIN);
         // Nothing depends on how it ends: a page that stays is in the browser's list.
-        let _ = self.shared.wait(&self.inbox.parker, &self.cancel, || {
+        let _ = self.shared.wait(&mut self.shared.turn(), &self.inbox.parker, &self.cancel, || {
             let waits = self.shared.pages().has_sessions(target) && Instant::now() < until;
             if waits { Look::Until(until) } else { Look::Ready(()) }
         });
@@ -124,14 +124,11 @@ impl Caller {
 
     /// Sends all commands before it waits for any reply; the outcomes are in the order of `calls`.
     pub fn call_all(&self, calls: &[Call<'_>], deadline: Instant) -> Vec<Result<Answer, CallError>> {
-        let sent: Vec<_> = calls
-            .iter()
-            .map(|call| {
-                self.shared.count_call();
-                self.send(*call)
-            })
-            .collect();
-        sent.into_iter().map(|sent| self.outcome(sent?, deadline)).collect()
+        calls.iter().for_each(|_| self.shared.count_call());
+        let sent = self.send_all(calls);
+        // Not before: while this thread writes, the sentinel reads what is answered already.
+        let mut turn = self.shared.turn();
+        sent.into_iter().map(|sent| self.outcome(&mut turn, sent?, deadline)).collect()
     }
 
     /// Sends one command whose reply nobody needs.
@@ -150,19 +147,41 @@ impl Caller {
 
     /// Like [`Caller::call`], for what no script asked for: it is not counted.
     fn command(&self, call: &Call<'_>, deadline: Instant) -> Result<Answer, CallError> {
-        self.outcome(self.send(*call)?, deadline)
+        let mut turn = self.shared.turn();
+        self.outcome(&mut turn, self.send(*call)?, deadline)
     }
 
-    pub(super) fn send<'a>(&self, call: Call<'a>) -> Result<InFlight<'a>, CallError> {
+    fn send<'a>(&self, call: Call<'a>) -> Result<InFlight<'a>, CallError> {
+        let watch = self.admit(&call)?;
+        let id = self.shared.send(&routed(&call, &watch), CallerKind::Thread(self.inbox.clone()))?;
+        Ok(InFlight { id, call, sent: Instant::now() })
+    }
+
+    /// Sends all in one go.
+    pub(super) fn send_all<'a>(&self, calls: &[Call<'a>]) -> Vec<Result<InFlight<'a>, CallError>> {
+        let mut frames = Vec::with_capacity(calls.len());
+        let mut register = |call: &Call<'a>| {
+            let watch = self.admit(call)?;
+            let routed = routed(call, &watch);
+            let id = self.shared.register(&routed, CallerKind::Thread(self.inbox.clone()))?;
+            frames.push((id, routed.frame(id)));
+            Ok(InFlight { id, call: *call, sent: Instant::now() })
+        };
+        let sent = calls.iter().map(&mut register).collect();
+        // Each of them is told by the end of the connection.
+        let _ = self.shared.write(frames);
+        sent
+    }
+
+    /// Refuses what must not be sent; tells the session that a call goes out on where that is not its own.
+    fn admit(&self, call: &Call<'_>) -> Result<Option<SessionId>, CallError> {
         if self.cancel.is_cancelled() {
             return Err(CallError::Cancelled);
         }
-        self.refuse_on_crashed(&call)?;
+        self.refuse_on_crashed(call)?;
+        // Only a session with Page enabled can answer a dialog.
         let answers_dialog = call.method == "Page.handleJavaScriptDialog";
-        let watch = if answers_dialog { self.watch_of(call.session) } else { None };
-        let routed = Call { session: watch.as_ref().or(call.session), ..call };
-        let id = self.shared.send(&routed, CallerKind::Thread(self.inbox.clone()))?;
-        Ok(InFlight { id, call, sent: Instant::now() })
+        Ok(if answers_dialog { self.watch_of(call.session) } else { None })
     }
 
     /// A crashed renderer answers nothing but what revives it.
@@ -181,8 +200,8 @@ impl Caller {
         self.shared.pages().watch_of(session?).cloned()
     }
 
-    fn outcome(&self, flight: InFlight<'_>, deadline: Instant) -> Result<Answer, CallError> {
-        self.wait_for(&flight, &self.cancel, deadline).unwrap_or_else(|| {
+    fn outcome(&self, turn: &mut Turn<'_>, flight: InFlight<'_>, deadline: Instant) -> Result<Answer, CallError> {
+        self.wait_for(turn, &flight, &self.cancel, deadline).unwrap_or_else(|| {
             self.shared.give_up(flight.id);
             Err(CallError::Cancelled)
         })
@@ -195,14 +214,21 @@ impl Caller {
         deadline: Instant,
         grace: Duration,
     ) -> Result<Answer, CallError> {
-        let in_time = self.wait_for(&flight, &self.cancel, deadline);
-        let late = || self.wait_for(&flight, &Cancel::new(), deadline.min(Instant::now() + grace));
+        let turn = &mut self.shared.turn();
+        let in_time = self.wait_for(turn, &flight, &self.cancel, deadline);
+        let late = || self.wait_for(turn, &flight, &Cancel::new(), deadline.min(Instant::now() + grace));
         in_time.or_else(late).unwrap_or(Err(CallError::Cancelled))
     }
 
     /// Waits for the outcome; `None` when cancelled.
-    fn wait_for(&self, flight: &InFlight<'_>, cancel: &Cancel, deadline: Instant) -> Option<Result<Answer, CallError>> {
-        self.shared.wait(&self.inbox.parker, cancel, || match self.inbox.take(flight.id) {
+    fn wait_for(
+        &self,
+        turn: &mut Turn<'_>,
+        flight: &InFlight<'_>,
+        cancel: &Cancel,
+        deadline: Instant,
+    ) -> Option<Result<Answer, CallError>> {
+        self.shared.wait(turn, &self.inbox.parker, cancel, || match self.inbox.take(flight.id) {
             Some(outcome) => Look::Ready(flight.understand(outcome)),
             None => self.look_at_clock(flight, deadline),
         })
@@ -256,7 +282,7 @@ impl Caller {
     pub fn next(&self, subscription: &Subscription, deadline: Instant) -> Result<Arc<CdpEvent>, CallError> {
         let began = Instant::now();
         let _attention = subscription.wake(&self.inbox.parker);
-        let event = self.shared.wait(&self.inbox.parker, &self.cancel, || {
+        let event = self.shared.wait(&mut self.shared.turn(), &self.inbox.parker, &self.cancel, || {
             if let Some(event) = subscription.take() {
                 return Look::Ready(Ok(event));
             }
@@ -462,6 +488,11 @@ impl PageInfo {
     fn is_web(&self) -> bool {
         !["devtools://", "chrome://", "chrome-extension://"].iter().any(|scheme| self.url.starts_with(scheme))
     }
+}
+
+/// `call` on the session that it goes out on.
+fn routed<'a>(call: &Call<'a>, watch: &'a Option<SessionId>) -> Call<'a> {
+    Call { session: watch.as_ref().or(call.session), ..*call }
 }
 
 impl InFlight<'_> {

@@ -105,6 +105,21 @@ pub(super) struct Shared {
     reader: i32,
 }
 
+/// A thread's turn at the connection: it leads while this lives, unless somebody else does. A call takes it before its
+/// command is written, because a reply that finds nobody leading wakes the sentinel.
+pub(super) struct Turn<'a> {
+    shared: &'a Shared,
+    leads: bool,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if self.leads {
+            self.shared.leave();
+        }
+    }
+}
+
 /// What a look at the state of things comes to.
 pub(super) enum Look<T> {
     /// The wait is over.
@@ -168,11 +183,12 @@ impl Connection {
         }
         self.shared.kick.kick();
         let parker = Arc::new(Parker::default());
-        let closed = self.shared.wait(&parker, &Cancel::new(), || match self.shared.closed() {
-            Some(reason) => Look::Ready(Some(reason)),
-            None if Instant::now() >= deadline => Look::Ready(None),
-            None => Look::Until(deadline),
-        });
+        let closed =
+            self.shared.wait(&mut self.shared.turn(), &parker, &Cancel::new(), || match self.shared.closed() {
+                Some(reason) => Look::Ready(Some(reason)),
+                None if Instant::now() >= deadline => Look::Ready(None),
+                None => Look::Until(deadline),
+            });
         self.shared.end(&CloseReason::Normal);
         match closed {
             Some(Some(CloseReason::Normal)) => Closing::Normal,
@@ -203,31 +219,40 @@ impl Connection {
 impl Shared {
     /// Sends `call` once, for nobody: its reply is let go.
     pub(super) fn post(&self, call: &Call<'_>) -> Result<(), CallError> {
-        match self.closed() {
-            Some(reason) => Err(unwritten(call, reason)),
-            None => self.write(UNAWAITED, call),
-        }
+        let sent = match self.closed() {
+            Some(reason) => Err(reason),
+            None => self.write([(UNAWAITED, call.frame(UNAWAITED))]),
+        };
+        sent.map_err(|reason| unwritten(call, reason))
     }
 
-    /// Sends `call` once. Its outcome goes to `caller`.
+    /// Sends `call` once. Its outcome goes to `caller`, also that it could not be written.
     pub(super) fn send(&self, call: &Call<'_>, caller: CallerKind) -> Result<CallId, CallError> {
+        let id = self.register(call, caller)?;
+        // Who waits is told by the end of the connection.
+        let _ = self.write([(id, call.frame(id))]);
+        Ok(id)
+    }
+
+    /// Makes sure that the outcome of `call`, which is about to be written, finds `caller`.
+    pub(super) fn register(&self, call: &Call<'_>, caller: CallerKind) -> Result<CallId, CallError> {
         let id = CallId(self.next_id.fetch_add(1, Ordering::Relaxed));
         let entry = Entry { caller, session: call.session.cloned(), written: false };
         let registered = self.pending().register(id, entry);
-        registered.map_err(|reason| unwritten(call, reason))?;
-        self.write(id, call).map(|()| id)
+        registered.map(|()| id).map_err(|reason| unwritten(call, reason))
     }
 
-    fn write(&self, id: CallId, call: &Call<'_>) -> Result<(), CallError> {
+    /// Writes frames in their order. When it fails, the connection has ended, and every call that was registered has its
+    /// outcome.
+    pub(super) fn write(&self, frames: impl IntoIterator<Item = (CallId, String)>) -> Result<(), CloseReason> {
         let (sent, busy) = {
             let mut link = self.link();
-            let sent = link.send(id, call.frame(id), |id| self.pending().mark_written(id));
+            let sent = link.send(frames, |id| self.pending().mark_written(id));
             (sent, link.is_busy())
         };
         if let Err(reason) = sent {
-            self.pending().forget(id);
             self.end(&reason);
-            return Err(unwritten(call, reason));
+            return Err(reason);
         }
         if busy {
             // Whoever leads polls for room to write from now on.
@@ -246,32 +271,32 @@ impl Shared {
         self.pending().forget(id).is_some_and(|entry| entry.written)
     }
 
+    /// Leads from now on, unless somebody does already.
+    pub(super) fn turn(&self) -> Turn<'_> {
+        Turn { shared: self, leads: self.lead.take() }
+    }
+
     /// Waits until `look` is ready; `None` when cancelled. The thread reads the socket itself whenever nobody else does.
     pub(super) fn wait<T>(
         &self,
+        turn: &mut Turn<'_>,
         parker: &Arc<Parker>,
         cancel: &Cancel,
         mut look: impl FnMut() -> Look<T>,
     ) -> Option<T> {
-        let mut leading = false;
-        let outcome = loop {
+        loop {
             let until = match look() {
-                Look::Ready(outcome) => break Some(outcome),
+                Look::Ready(outcome) => return Some(outcome),
                 Look::Until(until) => until,
             };
             if cancel.is_cancelled() {
-                break None;
+                return None;
             }
-            if leading {
-                self.read(until);
-            } else {
-                leading = self.lead.follow(parker, until);
+            match turn.leads {
+                true => self.read(until),
+                false => turn.leads = self.lead.follow(parker, until),
             }
-        };
-        if leading {
-            self.leave();
         }
-        outcome
     }
 
     /// Gives up the lead; what has arrived and was not dealt out is somebody else's from here on.
@@ -424,9 +449,11 @@ impl Shared {
         while self.closed().is_none() {
             let due = next_ping.saturating_duration_since(Instant::now());
             let woken = self.lead.sentinel.wait(due);
-            if woken && self.lead.take() {
-                self.read(Instant::now());
-                self.leave();
+            if woken {
+                let turn = self.turn();
+                if turn.leads {
+                    self.read(Instant::now());
+                }
             }
             if Instant::now() >= next_ping {
                 next_ping = Instant::now() + self.keep_alive.ping_every;

@@ -31,7 +31,7 @@ impl Caller {
             target_id: String,
         }
         let method = "Target.createTarget";
-        let sent: Vec<_> = (0..count).map(|_| self.send(Call { method, params: BLANK, session: None })).collect();
+        let sent = self.send_all(&vec![Call { method, params: BLANK, session: None }; count]);
         let outcomes = sent.into_iter().map(|sent| {
             let answer = self.late_outcome(sent?, deadline, BEYOND_CANCEL)?;
             read(method, &answer).map(|created: Created| created.target_id.as_str().into())

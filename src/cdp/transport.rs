@@ -22,11 +22,11 @@ pub trait Transport: Send {
     /// Writable when [`Transport::flush`] may get on.
     fn writer(&self) -> RawFd;
 
-    /// Takes `text` over as one frame and writes what goes without waiting; true when nothing is left to write.
-    ///
-    /// # Errors
-    /// The reason, when the stream has ended.
-    fn send(&mut self, text: String) -> Result<bool, CloseReason>;
+    /// Takes `text` over as one frame, which [`Transport::flush`] writes.
+    fn queue(&mut self, text: String);
+
+    /// How many bytes were taken over and not written yet.
+    fn unwritten(&self) -> usize;
 
     /// Writes what goes without waiting; true when nothing is left to write.
     ///

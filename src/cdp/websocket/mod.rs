@@ -305,8 +305,12 @@ impl Transport for WebSocket {
         self.reader()
     }
 
-    fn send(&mut self, text: String) -> Result<bool, CloseReason> {
-        self.push(Opcode::Text, text.as_bytes())
+    fn queue(&mut self, text: String) {
+        codec::encode(Opcode::Text, text.as_bytes(), self.masks.next(), &mut self.outgoing);
+    }
+
+    fn unwritten(&self) -> usize {
+        self.outgoing.len() - self.written
     }
 
     fn flush(&mut self) -> Result<bool, CloseReason> {
