@@ -51,6 +51,11 @@ pub(super) fn all(places: &Places) -> Vec<Status> {
 
 /// What an earlier daemon left is the next one's to tell of.
 fn with_debts(mut status: Status, left: &LeftBehind) -> Status {
+    match left.paid_beside(status.pid) {
+        0 => {}
+        1 => status.debts.push(PAID_BESIDE.to_owned()),
+        many => status.debts.push(format!("{PAID_BESIDE} ({many} of them)")),
+    }
     status.debts.extend(left.unknown.iter().map(Fault::to_string));
     status
 }
@@ -65,13 +70,17 @@ fn warn_of_refused(door: &Door) {
 const BEING_PAID: &str = "the daemon is gone or does not answer; the keeper releases the browser once it is gone, and \
                           `ghost-browser stop` waits for that";
 
+/// What is owed beside a daemon that lives.
+const PAID_BESIDE: &str = "a browser of an earlier daemon, which its keeper goes on releasing; `ghost-browser stop` \
+                           waits for that";
+
 /// The state of a session without a daemon.
 fn absent(Noted { gateway, workspace, name, left }: Noted) -> Status {
     let mut debts: Vec<_> = left.unknown.iter().map(Fault::to_string).collect();
-    if left.held > 0 {
+    if !left.held.is_empty() {
         debts.insert(0, BEING_PAID.to_owned());
     }
-    let state = if left.held > 0 {
+    let state = if !left.held.is_empty() {
         StatusState::ReleaseFailed
     } else if left.unknown.is_empty() {
         StatusState::Stopped

@@ -23,8 +23,8 @@ pub enum Whose<'a> {
 /// The debts of sessions whose daemons are gone.
 #[derive(Debug, Default)]
 pub struct LeftBehind {
-    /// Notes that somebody holds: a keeper that is paying, or a daemon that lives.
-    pub held: u32,
+    /// The writers of notes that somebody holds: a keeper that is paying, or a daemon that lives.
+    pub held: Vec<Option<u32>>,
     /// Notes that nobody holds: a browser may still be billed, and nothing can release it.
     pub unknown: Vec<Fault>,
 }
@@ -32,7 +32,12 @@ pub struct LeftBehind {
 impl LeftBehind {
     fn of(notes: Vec<FoundNote>) -> Self {
         let (held, free): (Vec<_>, Vec<_>) = notes.into_iter().partition(FoundNote::is_locked);
-        Self { held: held.len() as u32, unknown: free.iter().map(unknown).collect() }
+        Self { held: held.iter().map(FoundNote::writer).collect(), unknown: free.iter().map(unknown).collect() }
+    }
+
+    /// How many are paid for by keepers of other daemons than `living`.
+    pub fn paid_beside(&self, living: Option<u32>) -> usize {
+        self.held.iter().filter(|writer| **writer != living).count()
     }
 }
 

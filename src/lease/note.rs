@@ -179,6 +179,12 @@ impl FoundNote {
         name.and_then(|name| name.split('.').next()).unwrap_or_default()
     }
 
+    /// The process that wrote it: the daemon that asked for the browser.
+    pub fn writer(&self) -> Option<u32> {
+        let name = self.path.file_name().and_then(OsStr::to_str)?;
+        name.split('.').nth(1)?.split('-').next()?.parse().ok()
+    }
+
     /// The gateway's host; empty when it cannot be read.
     pub fn gateway(&self) -> &str {
         &self.text.gateway
@@ -356,6 +362,7 @@ mod tests {
 
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(only(&place).gateway(), "gate.example");
+        assert_eq!(only(&place).writer(), Some(process::id()));
         assert!(only(&place).when().elapsed().unwrap().as_secs() < 60);
         assert!(find(folder.path(), "ab").unwrap().is_empty());
         first.paid().unwrap();

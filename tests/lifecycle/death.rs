@@ -53,7 +53,7 @@ fn stop_waits_for_the_keeper_that_pays() {
 }
 
 #[test]
-fn stop_waits_for_the_keeper_that_pays_beside_a_new_daemon() {
+fn the_keeper_that_pays_beside_a_new_daemon_is_told_by_status_and_awaited_by_stop() {
     let gateway = FakeGateway::start();
     let gate = Gate::closed();
     gateway.answers_releases_with([ReleaseAnswer::Behind(gate.clone())]);
@@ -64,6 +64,10 @@ fn stop_waits_for_the_keeper_that_pays_beside_a_new_daemon() {
     gateway.wait_for("DELETE", "", 1);
     sandbox.script("2").value();
 
+    let status = sandbox.status();
+    assert_eq!(status["state"], "connected");
+    assert!(status["debts"][0].as_str().is_some_and(|debt| debt.contains("an earlier daemon")), "{status:#}");
+    assert_eq!(status["debts"].as_array().map(Vec::len), Some(1), "its own is no debt");
     let stop = sandbox.spawn(["stop"], "");
     sandbox.wait_for_status("the keeper alone", |status| status["state"] == "release-failed");
     assert!(Process::find(stop.pid()).is_some(), "it has not answered yet");
