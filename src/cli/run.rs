@@ -84,7 +84,8 @@ fn execute(
     let settings = call.settings()?;
     let program = Program::own()?;
     interrupt::watch();
-    let begin = Start { settings: &settings, program: &program, check: &|| check_syntax(source) };
+    let deadline = options.timeout.and_then(|limit| call.started.checked_add(limit));
+    let begin = Start { settings: &settings, program: &program, deadline, check: &|| check_syntax(source) };
     let template = Run {
         source: source.text.clone(),
         args: args.to_vec(),

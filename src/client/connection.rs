@@ -11,11 +11,15 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::wire::{BUILD, Fault, FaultCode, PROTOCOL, Reply, Request, Status, Stopped, read_frame, write_frame};
 use crate::workspace::SessionFiles;
 
-/// How long a daemon may take to say `Hello`: it does so at once, unless it is stopped or the machine is overrun.
-const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+/// How long a daemon may take to say `Hello`: it does so at once, unless it is suspended or the machine is overrun.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long a daemon with nothing left to do may take to end: its clients read their last words.
 const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// What to do with a daemon that does not answer.
+pub(super) const SUSPENDED: &str =
+    "is it suspended? `kill -CONT` wakes it; once it is ended by hand, its keeper releases the browser";
 
 /// A daemon that answered `Hello`.
 pub struct Connection {
@@ -56,8 +60,14 @@ impl Connection {
     /// Connects to the daemon behind `files`; `None` where none lives.
     ///
     /// # Errors
-    /// [`FaultCode::NoBrowser`] for a socket that cannot be reached or is not of this user.
+    /// [`FaultCode::NoBrowser`] for a socket that cannot be reached or is not of this user, and for a daemon that does not
+    /// answer.
     pub fn open(files: &SessionFiles) -> Result<Option<Self>, Fault> {
+        Self::open_within(files, PATIENCE)
+    }
+
+    /// [`Connection::open`], with an answer in that time.
+    pub(super) fn open_within(files: &SessionFiles, patience: Duration) -> Result<Option<Self>, Fault> {
         let address = files.socket_address()?;
         let stream = match UnixStream::connect(address.path()) {
             Ok(stream) => stream,
@@ -67,18 +77,18 @@ impl Connection {
         if peer_uid(&stream).ok() != Some(nix::unistd::getuid().as_raw()) {
             return Err(foreign_socket(files));
         }
-        Self::greet(stream, files)
+        Self::greet(stream, files, patience)
     }
 
     /// Exchanges `Hello`; `None` for a daemon that ended instead.
-    fn greet(stream: UnixStream, files: &SessionFiles) -> Result<Option<Self>, Fault> {
+    fn greet(stream: UnixStream, files: &SessionFiles, patience: Duration) -> Result<Option<Self>, Fault> {
         let mut connection = Self { stream: BufReader::new(stream), peer: Peer::default() };
         let hello = Request::Hello { protocol: PROTOCOL, build: BUILD.to_owned() };
         if connection.send(&hello).is_err() {
             return Ok(None);
         }
-        if !connection.answers_within(ANSWER_LIMIT) {
-            return Err(silent(files));
+        if !connection.answers_within(patience) {
+            return Err(silent(files, patience));
         }
         let Ok(Some(Reply::Hello { protocol, build, pid })) = connection.receive() else {
             return Ok(None);
@@ -215,13 +225,10 @@ fn unreachable(error: &io::Error) -> Fault {
     Fault::new(FaultCode::NoBrowser, "cannot connect to this session's daemon").caused_by(error)
 }
 
-fn silent(files: &SessionFiles) -> Fault {
+fn silent(files: &SessionFiles, waited: Duration) -> Fault {
     let socket = files.socket.display();
-    Fault::new(
-        FaultCode::NoBrowser,
-        format!("this session's daemon does not answer at {socket} (waited {} s)", ANSWER_LIMIT.as_secs()),
-    )
-    .hint("is it suspended? once it is ended by hand, its keeper releases the browser")
+    let message = format!("this session's daemon does not answer at {socket} (waited {:.1} s)", waited.as_secs_f64());
+    Fault::new(FaultCode::NoBrowser, message).hint(SUSPENDED)
 }
 
 fn foreign_socket(files: &SessionFiles) -> Fault {

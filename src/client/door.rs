@@ -1,8 +1,9 @@
 //! Finding or starting the daemon of one session.
 
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
-use super::connection::{Connection, Peer};
+use super::connection::{Connection, PATIENCE, Peer};
 use super::interrupt;
 use super::notes::{self, Whose};
 use super::run::{Listener, Outcome, Sent, run};
@@ -37,8 +38,18 @@ pub struct Start<'s> {
     pub settings: &'s Settings,
     /// What is run.
     pub program: &'s Program,
+    /// When the caller wants to have its answer.
+    pub deadline: Option<Instant>,
     /// Asked before anything is started.
     pub check: &'s dyn Fn() -> Result<(), Fault>,
+}
+
+impl Start<'_> {
+    /// How long a daemon may take to answer.
+    fn patience(&self) -> Duration {
+        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        left.map_or(PATIENCE, |left| left.min(PATIENCE))
+    }
 }
 
 impl Door {
@@ -47,8 +58,12 @@ impl Door {
     /// # Errors
     /// [`FaultCode::NoBrowser`] for a socket that cannot be reached or is not of this user.
     pub fn find(&self) -> Result<Option<Connection>, Fault> {
+        self.find_within(PATIENCE)
+    }
+
+    fn find_within(&self, patience: Duration) -> Result<Option<Connection>, Fault> {
         for folder in self.places.find().folders {
-            if let Some(connection) = Connection::open(&self.session.files(&folder))? {
+            if let Some(connection) = Connection::open_within(&self.session.files(&folder), patience)? {
                 return Ok(Some(connection));
             }
         }
@@ -112,14 +127,14 @@ impl Door {
 
     /// `None` when the daemon ended as soon as it was started: somebody's `stop` was quicker.
     pub(super) fn reach(&self, begin: &Start) -> Result<Option<Connection>, Fault> {
-        if let Some(connection) = self.find_ours()? {
+        if let Some(connection) = self.find_ours(begin)? {
             return Ok(Some(connection));
         }
         (begin.check)()?;
         let folder = self.places.create()?;
         let files = self.session.files(&folder);
         let _lock = StartLock::take(&files.start)?;
-        if let Some(connection) = self.find_ours()? {
+        if let Some(connection) = self.find_ours(begin)? {
             return Ok(Some(connection));
         }
         self.start(begin, files)
@@ -128,12 +143,12 @@ impl Door {
     fn start(&self, begin: &Start, files: SessionFiles) -> Result<Option<Connection>, Fault> {
         let launch = Launch { session: self.session.clone(), files, settings: begin.settings.clone() };
         start(begin.program, &launch)?;
-        Connection::open(&launch.files)
+        Connection::open_within(&launch.files, begin.patience())
     }
 
     /// The daemon that lives, when it is of this build; another build's makes room when it holds no browser.
-    fn find_ours(&self) -> Result<Option<Connection>, Fault> {
-        let Some(connection) = self.find()? else {
+    fn find_ours(&self, begin: &Start) -> Result<Option<Connection>, Fault> {
+        let Some(connection) = self.find_within(begin.patience())? else {
             return Ok(None);
         };
         if connection.peer().is_ours() {

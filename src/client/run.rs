@@ -3,12 +3,15 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::connection::{Connection, Woken};
+use super::connection::{Connection, SUSPENDED, Woken};
 use super::interrupt::Forwarding;
 use super::vault::{Errand, Found, Vault};
 use crate::wire::{Done, Fault, FaultCode, Phase, Reply, Request, Run, SecretAnswer, Stopped, Stream};
+
+/// How long beyond the deadline a daemon may take to tell how a script ended: it looks into a busy page before.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// Who hears what a run says while it lasts.
 pub trait Listener {
@@ -55,12 +58,11 @@ pub(super) fn run(
     vault: &Vault<'_>,
     listener: &mut dyn Listener,
 ) -> Result<Sent, Fault> {
-    let stop = run.stop;
+    let mut hearing = Hearing::new(listener, vault, &run);
     if connection.send(&Request::Run(Box::new(run))).is_err() {
         return Ok(Sent::NotTaken);
     }
     let _forwarding = Forwarding::to(connection);
-    let mut hearing = Hearing::new(listener, vault, stop);
     // An error ends a connection like its end does.
     while let Ok(Some(reply)) = hearing.next(connection) {
         match hearing.take(reply, connection) {
@@ -79,7 +81,10 @@ struct Hearing<'l> {
     /// Programs that were asked for secrets. One at a time is listened to.
     errands: VecDeque<Errand>,
     stop: bool,
+    /// When a daemon that keeps to the script's deadline has told how it ended, whatever happens.
+    deadline: Option<Instant>,
     accepted: bool,
+    is_silent: bool,
     unwritable: Option<io::Error>,
     done: Option<Done>,
     stopped: Option<Stopped>,
@@ -92,33 +97,49 @@ enum Heard {
 }
 
 impl<'l> Hearing<'l> {
-    fn new(listener: &'l mut dyn Listener, vault: &'l Vault<'l>, stop: bool) -> Self {
+    fn new(listener: &'l mut dyn Listener, vault: &'l Vault<'l>, run: &Run) -> Self {
         Self {
             listener,
             vault,
             errands: VecDeque::new(),
-            stop,
+            stop: run.stop,
+            deadline: run.timeout_ms.and_then(|limit| Instant::now().checked_add(Duration::from_millis(limit))),
             accepted: false,
+            is_silent: false,
             unwritable: None,
             done: None,
             stopped: None,
         }
     }
 
+    /// The next reply; `None` when none will come.
     fn next(&mut self, connection: &mut Connection) -> io::Result<Option<Reply>> {
+        // Counted anew for each: where our own reader is slow, so is the daemon.
+        let silence = self.silence();
         loop {
             let tick = self.listener.next_tick();
             let errand = self.errands.front().map(AsFd::as_fd);
-            if tick.is_none() && errand.is_none() {
+            let until = tick.into_iter().chain(silence).min();
+            if until.is_none() && errand.is_none() {
                 return connection.receive();
             }
-            match connection.wait(tick, errand) {
+            match connection.wait(until, errand) {
                 Woken::Reply => return connection.receive(),
                 Woken::Other => self.go_on_with_errand(connection),
-                Woken::Time if tick.is_some_and(|tick| Instant::now() >= tick) => self.listener.tick(),
+                Woken::Time if is_past(silence) => {
+                    self.is_silent = true;
+                    return Ok(None);
+                }
+                Woken::Time if is_past(tick) => self.listener.tick(),
                 Woken::Time => {}
             }
         }
+    }
+
+    /// When a daemon that has said nothing more is suspended or stuck.
+    fn silence(&self) -> Option<Instant> {
+        let deadline = self.deadline.filter(|_| self.done.is_none())?;
+        deadline.max(Instant::now()).checked_add(GRACE)
     }
 
     fn take(&mut self, reply: Reply, connection: &mut Connection) -> Heard {
@@ -166,10 +187,12 @@ impl<'l> Hearing<'l> {
     }
 
     fn end(self) -> Sent {
-        if !self.accepted && self.done.is_none() {
+        // A silent one may take it yet.
+        if !self.accepted && self.done.is_none() && !self.is_silent {
             return Sent::NotTaken;
         }
-        let mut done = self.done.unwrap_or_else(|| Done { fault: Some(unknown_outcome()), ..Done::default() });
+        let fault = if self.is_silent { unanswered() } else { unknown_outcome() };
+        let mut done = self.done.unwrap_or_else(|| Done { fault: Some(fault), ..Done::default() });
         if let Some(error) = &self.unwritable {
             done.fault = Some(unwritable(error));
         }
@@ -185,6 +208,15 @@ fn tell(connection: &mut Connection, name: &str, answer: SecretAnswer) {
 fn unknown_outcome() -> Fault {
     Fault::new(FaultCode::OutcomeUnknown, "the daemon ended while the script ran: what the script did is unknown")
         .hint("look before you run it again; `ghost-browser status` tells what is left")
+}
+
+fn unanswered() -> Fault {
+    let message = format!("the daemon still does not answer {} s after the deadline", GRACE.as_secs());
+    Fault::new(FaultCode::OutcomeUnknown, format!("{message}: what the script did is unknown")).hint(SUSPENDED)
+}
+
+fn is_past(moment: Option<Instant>) -> bool {
+    moment.is_some_and(|moment| Instant::now() >= moment)
 }
 
 /// The fault of a standard output that takes no more.

@@ -1,7 +1,7 @@
 //! What is done with one input: a command of the prompt, or a line for the daemon.
 
 use std::io::{self, IsTerminal};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Frame, Means, commands, pretty};
 use crate::client::{Conversation, Outcome, Start, interrupt, unwritable};
@@ -48,7 +48,8 @@ impl<'m> Session<'m> {
     pub(super) fn run(&mut self, source: &str, number: u32) {
         let run = Run { source: source.to_owned(), line: Some(number), ..self.means.template.clone() };
         let check = || script::check(&run.source, &run.origin);
-        let begin = Start { settings: &self.means.settings, program: &self.means.program, check: &check };
+        let deadline = self.means.timeout.and_then(|limit| Instant::now().checked_add(limit));
+        let begin = Start { settings: &self.means.settings, program: &self.means.program, deadline, check: &check };
         let timeout_ms = self.means.timeout.map(milliseconds);
         let make = || Run { timeout_ms, ..run.clone() };
         interrupt::resume();

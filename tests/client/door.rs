@@ -48,7 +48,7 @@ fn settings() -> Settings {
 
 /// Runs a script through a door whose daemon, where none lives, is `program`.
 fn run_with(door: &Door, run: &Run, program: &Program, heard: &mut Heard) -> Result<Outcome, Fault> {
-    let begin = Start { settings: &settings(), program, check: &|| Ok(()) };
+    let begin = Start { settings: &settings(), program, deadline: None, check: &|| Ok(()) };
     door.run(&begin, &|| run.clone(), heard)
 }
 
@@ -264,6 +264,7 @@ fn nothing_is_started_for_a_script_that_does_not_parse() {
     let sandbox = Sandbox::new();
     fs::remove_dir(sandbox.path("state")).unwrap();
     let begin = Start {
+        deadline: None,
         settings: &settings(),
         program: &cannot_start(),
         check: &|| Err(Fault::new(FaultCode::Syntax, "expected `;`")),

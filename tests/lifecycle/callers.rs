@@ -105,3 +105,25 @@ fn a_caller_that_reads_nothing_cannot_hold_up_a_stop() {
     gateway.assert_nothing_owed();
     caller.signal(Signal::SIGKILL);
 }
+
+#[test]
+fn a_caller_with_a_timeout_does_not_wait_for_a_suspended_daemon() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    let mut running = sandbox.spawn(["run", "--timeout", "1", "-e", "print(1); sleep(60)"], "");
+    assert_eq!(running.line(), "1");
+    let daemon = sandbox.daemon().expect("a daemon");
+    daemon.signal(Signal::SIGSTOP);
+
+    let asked = Instant::now();
+    let said = sandbox.ghost(["run", "--timeout", "0.5", "-e", "2"]);
+    let waited = asked.elapsed();
+    let unanswered = running.wait();
+    daemon.signal(Signal::SIGCONT);
+
+    assert!(said.fails_with(3).contains("does not answer"), "{said:#?}");
+    assert!(waited < Duration::from_secs(5), "{waited:?}");
+    let told = unanswered.fails_with(4);
+    assert!(told.contains("does not answer") && told.contains("kill -CONT"), "{told}");
+    assert_eq!(sandbox.script("3").value(), "3", "it goes on once it is woken");
+}
