@@ -253,11 +253,29 @@ impl ChromiumSettings {
     fn read(variables: &Variables) -> Result<Self, Fault> {
         Ok(Self {
             program: variables.program("GHOST_BROWSER_CHROMIUM")?,
-            args: variables.words("GHOST_BROWSER_CHROMIUM_ARGS")?,
+            args: chromium_args(variables)?,
             headed: variables.flag("GHOST_BROWSER_HEADED")?,
             profile: variables.path("GHOST_BROWSER_PROFILE")?,
         })
     }
+}
+
+/// Further arguments for Chromium. Where it answers and what it writes to is not theirs: a port would be open to every
+/// user and page, and nobody wipes a profile that we do not know.
+fn chromium_args(variables: &Variables) -> Result<Vec<String>, Fault> {
+    const NAME: &str = "GHOST_BROWSER_CHROMIUM_ARGS";
+    let args = variables.words(NAME)?;
+    for arg in &args {
+        // Chromium reads one dash like two.
+        let option = arg.trim_start_matches('-').split('=').next().unwrap_or_default();
+        if option == "user-data-dir" {
+            return Err(bad(NAME, "--user-data-dir is not taken; GHOST_BROWSER_PROFILE=DIR keeps a profile"));
+        }
+        if option.starts_with("remote-debugging-") {
+            return Err(bad(NAME, "--remote-debugging-… is not taken: the browser is driven over its pipe"));
+        }
+    }
+    Ok(args)
 }
 
 impl ProxyVariables {

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -50,6 +51,25 @@ fn the_skill_points_to_the_language_page_and_the_binary_prints_it() {
 
     assert!(skill.quietly().contains("`ghost-browser skill --rhai`"));
     assert_eq!((language.code, language.stdout), (Some(0), page()));
+}
+
+#[test]
+fn help_and_readme_name_every_setting() {
+    let help = Sandbox::new().ghost(["--help"]);
+    let readme = read("README.md");
+    let config = read("src/config.rs");
+
+    let names: BTreeSet<_> = config.split('"').filter(|text| is_setting(text)).collect();
+
+    assert!(names.len() > 12, "{names:?}");
+    let unnamed: Vec<_> =
+        names.into_iter().filter(|name| !help.quietly().contains(name) || !readme.contains(name)).collect();
+    assert!(unnamed.is_empty(), "{unnamed:?}");
+}
+
+fn is_setting(text: &str) -> bool {
+    let is_name = text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+    is_name && (text == "APIFY_TOKEN" || text.starts_with("GHOST_") && text.len() > "GHOST_".len())
 }
 
 #[test]

@@ -15,12 +15,36 @@ use super::render;
 use crate::config;
 use crate::wire::{Fault, FaultCode};
 
+/// What is not typed: where settings come from, and what an exit code means.
+const SETTINGS: &str = "\
+Settings (environment):
+  APIFY_TOKEN                        The token for the hosted Gateway
+  GHOST_GATEWAY_URL                  Where browsers come from, else GHOST_STANDBY_URL, else the hosted Gateway;
+                                     `local` is the Chromium of this machine
+  GHOST_BROWSER_COUNTRY              Two letters: a browser in that country
+  GHOST_BROWSER_NAME                 The session's name, like --name
+  GHOST_BROWSER_IDLE_SECONDS         Release an unused browser after so long (default: 600)
+  GHOST_BROWSER_ALLOCATION_TIMEOUT   Seconds to wait for a browser (default: 180)
+  GHOST_BROWSER_WS_TIMEOUT           Seconds to wait for the WebSocket's handshake (default: 30)
+  GHOST_BROWSER_SECRETS              Names that scripts may use by `secret(name)`; NAME@https://shop.example binds one
+  GHOST_BROWSER_SECRET_CMD           A program that prints the value of the secret that its argument names
+  GHOST_BROWSER_RUNTIME_DIR          The folder for sockets and locks (default: one of your user)
+  GHOST_BROWSER_LOG                  off, error, info or debug (default: error): a file in that folder
+  GHOST_BROWSER_CHROMIUM             Local: which Chromium (default: the one on PATH)
+  GHOST_BROWSER_CHROMIUM_ARGS        Local: more arguments, split as a shell splits words
+  GHOST_BROWSER_HEADED               Local: 1 shows a window
+  GHOST_BROWSER_PROFILE              Local: a profile folder to keep (default: a fresh one, wiped)
+
+Exit codes:
+  0 ok · 1 the script failed · 2 usage, syntax, a bad setting · 3 no browser to be had · 4 outcome unknown
+  5 release unconfirmed · 6 another token owns this session · 130 interrupted, or ended by `stop`";
+
 /// Drive one remote Chromium over raw CDP with small Rhai scripts
 ///
 /// Without a command it runs the script on standard input. A daemon per workspace holds the browser, so the next
 /// call finds the page where this one left it; `ghost-browser stop` releases it.
 #[derive(Parser)]
-#[command(name = "ghost-browser", version)]
+#[command(name = "ghost-browser", version, after_long_help = SETTINGS)]
 struct Line {
     #[command(flatten)]
     options: RunOptions,

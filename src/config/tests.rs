@@ -76,6 +76,8 @@ fn a_bad_value_is_refused_by_name_and_not_repeated() {
         ("GHOST_BROWSER_SECRETS", "A,B@canary"),
         ("GHOST_BROWSER_SECRETS", "canary x"),
         ("GHOST_BROWSER_CHROMIUM_ARGS", "--a='canary"),
+        ("GHOST_BROWSER_CHROMIUM_ARGS", "--lang=de --user-data-dir=/canary"),
+        ("GHOST_BROWSER_CHROMIUM_ARGS", "-remote-debugging-port=canary"),
         ("GHOST_BROWSER_HEADED", "canary"),
         ("GHOST_BROWSER_LOG", "canary"),
     ] {

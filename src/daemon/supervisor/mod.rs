@@ -214,14 +214,19 @@ impl Supervisor {
         self.step(id, Event::Wanted);
     }
 
-    /// What earlier daemons of this session left that nobody pays for.
+    /// What earlier daemons of this session left, whether their keepers pay for it or nobody.
     fn left_behind(&self) -> Vec<String> {
         let notes = lease::find(&self.means.notes.folder, &self.means.notes.key).unwrap_or_default();
-        let lost = notes.iter().filter(|note| !note.is_locked());
-        let warning = |note: &lease::FoundNote| {
-            format!("{}, left by an earlier call: `ghost-browser stop` tells and forgets it", note.what_is_left())
+        let warning = |note: &lease::FoundNote| match note.is_locked() {
+            true => {
+                "the browser of an earlier daemon is still being released by its keeper; `ghost-browser status` tells"
+                    .to_owned()
+            }
+            false => {
+                format!("{}, left by an earlier call: `ghost-browser stop` tells and forgets it", note.what_is_left())
+            }
         };
-        lost.map(warning).collect()
+        notes.iter().filter(|note| note.writer() != Some(std::process::id())).map(warning).collect()
     }
 
     fn new_lease(&mut self, lease: Lease) -> LeaseId {
