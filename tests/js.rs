@@ -18,7 +18,7 @@ fn values_come_exactly() {
     prints(
         r#"
         print(js("({int: 7, float: 1.5, text: 'a', yes: true, none: null, undef: undefined, list: [1, [2]]})"));
-        print(js("[NaN, Infinity, -Infinity, -0, 9007199254740993n, 2 ** 53]"));
+        print(js("[NaN, Infinity, -Infinity, -0, 9007199254740993n, 10n ** 20n, 2 ** 53]"));
         print(js("new Date(0)"));
         print(js("new Map([['a', 1], ['b', new Map([[1, 2]])]])"));
         print(js("new Set([1, 'a'])"));
@@ -28,7 +28,7 @@ fn values_come_exactly() {
         print(js("({d: new Date(0)})", #{by_value: true}));"#,
         &[
             r#"{"float":1.5,"int":7,"list":[1,[2]],"none":null,"text":"a","undef":null,"yes":true}"#,
-            r#"[NaN,inf,-inf,-0.0,"9007199254740993",9007199254740992]"#,
+            r#"[NaN,inf,-inf,-0.0,"9007199254740993","100000000000000000000",9007199254740992]"#,
             "1970-01-01T00:00:00.000Z",
             r#"{"a":1,"b":[[1,2]]}"#,
             r#"[1,"a"]"#,

@@ -29,38 +29,6 @@ fn a_page_is_opened_read_and_found_again_by_the_next_call() {
 }
 
 #[test]
-fn values_come_back_exactly() {
-    let sandbox = Sandbox::local();
-    let cases = [
-        ("9007199254740991", "9007199254740991"),
-        ("10n ** 20n", "100000000000000000000"),
-        ("[NaN, -0, 1.5, Infinity]", "[NaN,-0.0,1.5,inf]"),
-        ("new Set([1, 2])", "[1,2]"),
-        ("new Date(0)", "1970-01-01T00:00:00.000Z"),
-        ("Promise.resolve('later')", "later"),
-        ("({a: {b: [null, true, 'x']}})", r#"{"a":{"b":[null,true,"x"]}}"#),
-        ("undefined", ""),
-    ];
-    sandbox.script(";").value();
-
-    for (source, expected) in cases {
-        let said = sandbox.script(format!("js(`{source}`)"));
-        assert_eq!(said.quietly(), expected, "{source}");
-    }
-    sandbox.stop();
-}
-
-#[test]
-fn an_error_of_the_page_reads_like_one() {
-    let sandbox = Sandbox::local();
-
-    let said = sandbox.script("js(\"nope.x\")");
-
-    assert!(said.fails_with(1).contains("ReferenceError: nope is not defined"), "{said:#?}");
-    sandbox.stop();
-}
-
-#[test]
 fn a_screenshot_is_a_png_in_the_callers_folder() {
     let sandbox = Sandbox::local();
 
@@ -98,6 +66,23 @@ fn stop_leaves_no_chromium_and_no_folder() {
     assert_eq!(sandbox.chromiums(), []);
     sandbox.assert_nothing_left();
     assert_eq!(sandbox.ghost(["status"]).quietly(), "stopped");
+}
+
+#[test]
+fn a_script_that_closes_the_browser_finds_it_gone_and_the_next_call_has_another() {
+    let sandbox = Sandbox::local();
+
+    let said = sandbox.script(
+        r#"ensure_page(); print(cdp("Browser.close"));
+        try { cdp("Browser.getVersion") } catch (e) { print(e.code) }"#,
+    );
+    let next = sandbox.script("js(`1 + 1`)");
+
+    assert_eq!(said.value(), "{}\ndisconnected");
+    assert_eq!(next.value(), "2");
+    assert!(next.stderr.contains("the browser that was here is lost"), "{next:#?}");
+    sandbox.stop();
+    sandbox.assert_nothing_left();
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::ids::{CallId, SessionId, TargetId};
 /// How long a call may be unanswered while a dialog is open on its page.
 const BEHIND_DIALOG: Duration = Duration::from_millis(300);
 
-/// How long a page that was told to close may take to be gone before the script goes on.
+/// How long a page, or the browser, that was told to close may take to be gone before the script goes on.
 const GONE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Which page to work on.
@@ -52,6 +52,12 @@ pub struct Caller {
     inbox: Arc<Inbox>,
     cancel: Cancel,
     _wakes: Registration,
+}
+
+/// What a command has ended.
+enum Ended {
+    Page(TargetId),
+    Browser,
 }
 
 /// A call on its way.
@@ -91,34 +97,38 @@ impl Caller {
     pub fn call(&self, call: &Call<'_>, deadline: Instant) -> Result<Answer, CallError> {
         self.shared.count_call();
         let answer = self.command(call, deadline)?;
-        if let Some(target) = self.closed_by(call) {
-            self.see_off(&target, deadline);
+        if let Some(ended) = self.ended_by(call) {
+            self.see_off(&ended, deadline);
         }
         Ok(answer)
     }
 
-    /// The page that `call` closes, where events will tell when it is gone.
-    fn closed_by(&self, call: &Call<'_>) -> Option<TargetId> {
+    /// What `call` has ended, where something will tell when it is gone.
+    fn ended_by(&self, call: &Call<'_>) -> Option<Ended> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Named {
             target_id: String,
         }
         let target = match call.method {
+            "Browser.close" => return Some(Ended::Browser),
             "Target.closeTarget" => serde_json::from_str::<Named>(call.params).ok()?.target_id.as_str().into(),
             "Page.close" => self.shared.pages().page_of(call.session?)?.clone(),
             _ => return None,
         };
-        self.shared.pages().has_sessions(&target).then_some(target)
+        self.shared.pages().has_sessions(&target).then_some(Ended::Page(target))
     }
 
-    /// A page answers first and goes a moment later: what a script calls next must find it gone.
-    fn see_off(&self, target: &TargetId, deadline: Instant) {
+    /// A page or a browser answers first and goes a moment later: what a script calls next must find it gone.
+    fn see_off(&self, ended: &Ended, deadline: Instant) {
         let until = deadline.min(Instant::now() + GONE_WITHIN);
-        // Nothing depends on how it ends: a page that stays is in the browser's list.
+        let is_there = || match ended {
+            Ended::Page(target) => self.shared.pages().has_sessions(target),
+            Ended::Browser => self.shared.closed().is_none(),
+        };
+        // Nothing depends on how it ends: what stays can be seen.
         let _ = self.shared.wait(&mut self.shared.turn(), &self.inbox.parker, &self.cancel, || {
-            let waits = self.shared.pages().has_sessions(target) && Instant::now() < until;
-            if waits { Look::Until(until) } else { Look::Ready(()) }
+            if is_there() && Instant::now() < until { Look::Until(until) } else { Look::Ready(()) }
         });
     }
 

@@ -26,7 +26,7 @@ impl Profile {
         let folder = PathBuf::from(folder);
         let unusable = |error: std::io::Error| {
             let message = format!("GHOST_BROWSER_PROFILE={} cannot be used: {error}", folder.display());
-            Fault::new(FaultCode::Setting, message)
+            Fault::new(FaultCode::Setting, message).hint("name a folder of yours; one that is not there yet is made")
         };
         DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(unusable)?;
         let opened = File::open(&folder).map_err(unusable)?;
