@@ -56,7 +56,14 @@ impl Sandbox {
     fn start(&self, prepared: Capability) -> Browser {
         let deadline = Instant::now() + Duration::from_secs(20);
         let (abandoned, left) = (Cancel::new(), RequestLeft::new());
-        let ask = Ask { deadline, last_word: deadline, abandoned, prepared: Some(prepared), left };
+        let ask = Ask {
+            deadline,
+            last_word: deadline,
+            abandoned,
+            prepared: Some(prepared),
+            left,
+            on_retry: std::sync::Arc::new(drop),
+        };
         let Allocation::Granted(Grant { endpoint, capability, .. }) = self.local.allocate(&ask) else {
             panic!("no browser")
         };

@@ -145,6 +145,22 @@ fn a_terminal_that_closes_cancels_the_script_and_keeps_the_browser() {
 }
 
 #[test]
+fn a_terminal_shows_why_a_browser_is_not_there_yet_and_how_to_give_up() {
+    let gateway = FakeGateway::start();
+    gateway.always_answers_allocations_with(Answer::status(503));
+    let sandbox = Sandbox::of(&gateway);
+    let mut terminal = Terminal::open();
+    let call = terminal.run(sandbox.command(["run", "-e", "1"]));
+
+    terminal.wait_for("waiting for a browser (gateway allocation failed: HTTP 503; trying again)");
+    terminal.wait_for("(Ctrl-C cancels)");
+    terminal.types(b"\x03");
+
+    assert_eq!(call.exit_code(), Some(130));
+    gateway.assert_nothing_owed();
+}
+
+#[test]
 fn a_terminal_that_closes_during_a_cold_start_has_the_browser_released() {
     let gateway = FakeGateway::start();
     let gate = Gate::closed();

@@ -36,7 +36,14 @@ impl Bare {
         let settings = local::Settings::new(state, local::Settings::keep_environment(std::env::vars_os()));
         let deadline = Instant::now() + Duration::from_secs(30);
         let left = RequestLeft::new();
-        let ask = Ask { deadline, last_word: deadline, abandoned: Cancel::new(), prepared: None, left };
+        let ask = Ask {
+            deadline,
+            last_word: deadline,
+            abandoned: Cancel::new(),
+            prepared: None,
+            left,
+            on_retry: std::sync::Arc::new(drop),
+        };
         let Allocation::Granted(grant) = Local::new(settings).allocate(&ask) else { panic!("no Chromium") };
         let Endpoint::Pipe { reader, writer } = grant.endpoint else { panic!("no pipe") };
         let file = |fd: OwnedFd| fs::File::from(fd);

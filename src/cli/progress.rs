@@ -27,6 +27,8 @@ enum Style {
 
 struct Wait {
     phase: Phase,
+    /// What holds it up.
+    why: Option<String>,
     since: Instant,
     next: Instant,
     turns: usize,
@@ -43,20 +45,20 @@ impl Progress {
     }
 
     /// A wait goes on, or is over.
-    pub(super) fn enter(&mut self, phase: Phase, elapsed: Duration) {
+    pub(super) fn enter(&mut self, phase: Phase, elapsed: Duration, why: Option<String>) {
         if phase == Phase::Running || self.style == Style::Silent {
             return self.clear();
         }
         let now = Instant::now();
         match &mut self.wait {
-            Some(wait) => wait.phase = phase,
+            Some(wait) => (wait.phase, wait.why) = (phase, why),
             None => {
                 let since = now.checked_sub(elapsed).unwrap_or(now);
                 let first = match self.style {
                     Style::Spinner => FIRST_TURN,
                     _ => LINE_EVERY,
                 };
-                self.wait = Some(Wait { phase, since, next: now.max(since + first), turns: 0 });
+                self.wait = Some(Wait { phase, why, since, next: now.max(since + first), turns: 0 });
             }
         }
     }
@@ -93,7 +95,10 @@ impl Progress {
 impl Wait {
     fn text(&self, style: Style) -> String {
         let seconds = self.since.elapsed().as_secs();
-        let doing = doing(self.phase);
+        let mut doing = doing(self.phase).to_owned();
+        if let Some(why) = &self.why {
+            doing = format!("{doing} ({why}; trying again)");
+        }
         match style {
             Style::Spinner => {
                 let frame = FRAMES[self.turns % FRAMES.len()];
@@ -126,7 +131,7 @@ mod tests {
         let mut progress = progress(Style::Lines);
         let before = Instant::now();
 
-        progress.enter(Phase::Allocating, Duration::from_secs(4));
+        progress.enter(Phase::Allocating, Duration::from_secs(4), None);
 
         let due = progress.next().unwrap() - before;
         assert!((5..=6).contains(&due.as_secs()), "{due:?}");
@@ -135,12 +140,23 @@ mod tests {
     }
 
     #[test]
+    fn what_holds_a_wait_up_is_told_with_it() {
+        let mut progress = progress(Style::Lines);
+
+        progress.enter(Phase::Allocating, Duration::ZERO, Some("gateway allocation failed: HTTP 503".into()));
+
+        let wait = progress.wait.as_ref().unwrap();
+        let expected = "waiting for a browser (gateway allocation failed: HTTP 503; trying again): 0 s so far";
+        assert!(wait.text(Style::Lines).starts_with(expected), "{}", wait.text(Style::Lines));
+    }
+
+    #[test]
     fn another_phase_keeps_the_clock_of_the_wait() {
         let mut progress = progress(Style::Lines);
-        progress.enter(Phase::Allocating, Duration::from_secs(9));
+        progress.enter(Phase::Allocating, Duration::from_secs(9), None);
         let due = progress.next();
 
-        progress.enter(Phase::Connecting, Duration::ZERO);
+        progress.enter(Phase::Connecting, Duration::ZERO, None);
 
         assert_eq!(progress.next(), due);
     }
@@ -148,12 +164,12 @@ mod tests {
     #[test]
     fn nothing_is_due_when_quiet_or_once_the_script_runs() {
         let mut quiet = progress(Style::Silent);
-        quiet.enter(Phase::Allocating, Duration::ZERO);
+        quiet.enter(Phase::Allocating, Duration::ZERO, None);
         assert_eq!(quiet.next(), None);
 
         let mut over = progress(Style::Lines);
-        over.enter(Phase::Allocating, Duration::ZERO);
-        over.enter(Phase::Running, Duration::ZERO);
+        over.enter(Phase::Allocating, Duration::ZERO, None);
+        over.enter(Phase::Running, Duration::ZERO, None);
         assert_eq!(over.next(), None);
     }
 }

@@ -186,8 +186,8 @@ impl Listener for Screen {
         Ok(())
     }
 
-    fn progress(&mut self, phase: Phase, elapsed_ms: u64) {
-        self.progress.enter(phase, Duration::from_millis(elapsed_ms));
+    fn progress(&mut self, phase: Phase, elapsed_ms: u64, why: Option<String>) {
+        self.progress.enter(phase, Duration::from_millis(elapsed_ms), why);
     }
 
     fn next_tick(&self) -> Option<Instant> {

@@ -21,8 +21,8 @@ pub trait Listener {
     /// When it cannot be written.
     fn output(&mut self, stream: Stream, text: &str) -> io::Result<()>;
 
-    /// Is told what the run waits for.
-    fn progress(&mut self, phase: Phase, elapsed_ms: u64);
+    /// Is told what the run waits for, and what holds that up where it is known.
+    fn progress(&mut self, phase: Phase, elapsed_ms: u64, why: Option<String>);
 
     /// When [`Listener::tick`] is wanted next.
     fn next_tick(&self) -> Option<Instant>;
@@ -145,7 +145,7 @@ impl<'l> Hearing<'l> {
     fn take(&mut self, reply: Reply, connection: &mut Connection) -> Heard {
         match reply {
             Reply::Accepted => self.accepted = true,
-            Reply::Progress { phase, elapsed_ms } => self.listener.progress(phase, elapsed_ms),
+            Reply::Progress { phase, elapsed_ms, why } => self.listener.progress(phase, elapsed_ms, why),
             Reply::Output { stream, text } => self.write(stream, &text, connection),
             Reply::NeedSecret { name } => match self.vault.look(&name) {
                 Found::Answer(answer) => tell(connection, &name, answer),

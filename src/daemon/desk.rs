@@ -40,6 +40,8 @@ pub(super) enum News {
     Left(VisitorId),
     /// A lease's driver has something to tell.
     Lease(LeaseId, lease::Event),
+    /// The gateway is asked for that browser once more, and why.
+    Retrying(LeaseId, String),
     /// The connection to a browser stands, or could not be made.
     Connected(LeaseId, Result<Connection, Fault>),
     /// The connection to a browser ended, and why.
@@ -70,8 +72,8 @@ pub(super) struct StopAnswer {
 
 /// What a caller that wants the browser is told.
 pub(super) enum Answer {
-    /// What it is waiting for now.
-    Progress(Phase),
+    /// What it is waiting for now, and why that takes so long where it is known.
+    Progress(Phase, Option<String>),
     /// The browser is there.
     Ready { connection: Connection, warnings: Vec<String> },
     /// There is none.

@@ -43,7 +43,12 @@ pub struct Ask {
     pub prepared: Option<Capability>,
     /// Raised by the gateway before anything leaves that may bring a browser into being.
     pub left: RequestLeft,
+    /// Is told why the gateway is asked once more, each time.
+    pub on_retry: OnRetry,
 }
+
+/// Who is told why something is tried again.
+pub type OnRetry = Arc<dyn Fn(String) + Send + Sync>;
 
 impl Ask {
     /// Whether a request may still be made: somebody waits, and has time.

@@ -9,4 +9,4 @@
 pub mod api;
 pub mod hosted;
 
-pub use api::{Allocation, Ask, Capability, Endpoint, Gateway, Grant, ReleaseError, RequestLeft};
+pub use api::{Allocation, Ask, Capability, Endpoint, Gateway, Grant, OnRetry, ReleaseError, RequestLeft};

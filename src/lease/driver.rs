@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::note::{Note, NotePlace};
 use super::state::Event;
 use crate::cancel::{Cancel, CancelReason};
-use crate::gateway::{Allocation, Ask, Capability, Gateway, ReleaseError, RequestLeft};
+use crate::gateway::{Allocation, Ask, Capability, Gateway, OnRetry, ReleaseError, RequestLeft};
 use crate::wire::{Fault, FaultCode};
 
 /// For how long an answer is still read after the callers' time is over.
@@ -34,13 +34,15 @@ pub struct Driver {
     entrust: Entrust,
     abandoned: Cancel,
     left: RequestLeft,
+    on_retry: OnRetry,
     note: Arc<Mutex<Option<Note>>>,
 }
 
 impl Driver {
     /// A driver for one lease. `entrust` is used for what is known before the browser is asked for; a grant's capability is an action.
-    pub fn new(gateway: Arc<dyn Gateway>, place: NotePlace, entrust: Entrust, sink: Sink) -> Self {
-        Self { gateway, sink, place, entrust, abandoned: Cancel::new(), left: RequestLeft::new(), note: Arc::default() }
+    pub fn new(gateway: Arc<dyn Gateway>, place: NotePlace, entrust: Entrust, sink: Sink, on_retry: OnRetry) -> Self {
+        let (abandoned, left) = (Cancel::new(), RequestLeft::new());
+        Self { gateway, sink, place, entrust, abandoned, left, on_retry, note: Arc::default() }
     }
 
     /// Writes the note and asks for the browser. Callers wait until `deadline`; an answer is read for longer.
@@ -57,6 +59,7 @@ impl Driver {
             abandoned: self.abandoned.clone(),
             prepared: None,
             left: self.left.clone(),
+            on_retry: self.on_retry.clone(),
         };
         let asking = Asking { before, ask };
         let sink = self.sink.clone();

@@ -40,7 +40,12 @@ impl Bench {
             name: "n".into(),
         };
         let sink = Arc::new(move |event| sender.send(event).unwrap());
-        Self { driver: Driver::new(Arc::new(gateway), place, entrust, sink), folder, events, lease: Lease::Vacant }
+        Self {
+            driver: Driver::new(Arc::new(gateway), place, entrust, sink, Arc::new(drop)),
+            folder,
+            events,
+            lease: Lease::Vacant,
+        }
     }
 
     fn hosted(server: &Server) -> Self {

@@ -25,6 +25,9 @@ pub enum Reply {
         phase: Phase,
         /// For how long, in milliseconds.
         elapsed_ms: u64,
+        /// What holds it up, where it is known.
+        #[serde(default)]
+        why: Option<String>,
     },
     /// What the script wrote, as soon as it wrote it.
     Output {

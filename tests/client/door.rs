@@ -31,7 +31,7 @@ impl Listener for Heard {
         Ok(())
     }
 
-    fn progress(&mut self, phase: Phase, _: u64) {
+    fn progress(&mut self, phase: Phase, _: u64, _: Option<String>) {
         self.phases.push(phase);
     }
 
@@ -71,7 +71,7 @@ fn script() -> Request {
 #[test]
 fn output_arrives_in_order_and_the_end_is_the_scripts() {
     let sandbox = Sandbox::new();
-    let allocating = Reply::Progress { phase: Phase::Allocating, elapsed_ms: 5 };
+    let allocating = Reply::Progress { phase: Phase::Allocating, elapsed_ms: 5, why: None };
     let end = done_with(Done { value: Some("1".to_owned()), ..Done::default() });
     let replies = vec![Reply::Accepted, allocating, text("a\n"), text("1\n"), end];
     let daemon = ours(&sandbox.files().socket, vec![answer(replies)]);

@@ -72,8 +72,13 @@ impl Callers {
     }
 
     pub(super) fn tell_progress(&self, phase: Phase) {
+        self.tell_why(phase, None);
+    }
+
+    /// [`Callers::tell_progress`], with what holds it up.
+    pub(super) fn tell_why(&self, phase: Phase, why: Option<&str>) {
         for waiting in &self.waiting {
-            let _ = waiting.answer.send(Answer::Progress(phase));
+            let _ = waiting.answer.send(Answer::Progress(phase, why.map(str::to_owned)));
         }
     }
 

@@ -57,7 +57,10 @@ impl Holding {
         let post = Arc::new(Post::new(id, means.desk.clone()));
         let entrusted = post.clone();
         let entrust = Arc::new(move |capability: &Capability, note: &Note| entrusted.entrust(capability, note));
-        let driver = Driver::new(means.gateway.clone(), means.notes.clone(), entrust, means.desk.lease_sink(id));
+        let desk = means.desk.clone();
+        let on_retry = Arc::new(move |why| desk.tell(News::Retrying(id, why)));
+        let sink = means.desk.lease_sink(id);
+        let driver = Driver::new(means.gateway.clone(), means.notes.clone(), entrust, sink, on_retry);
         Self { id, lease, driver, post, link: Link::None, expires: None, cause: None }
     }
 

@@ -164,6 +164,11 @@ impl Supervisor {
             News::Stays(visitor, way_out) => self.guests.welcome(visitor, way_out),
             News::Left(visitor) => self.guests.leave(visitor),
             News::Lease(id, event) => self.step(id, event),
+            News::Retrying(id, why) if self.current == Some(id) => {
+                self.callers.tell_why(Phase::Allocating, Some(&why));
+            }
+            // Nobody waits for that one any more.
+            News::Retrying(..) => {}
             News::Connected(id, outcome) => self.connected(id, outcome),
             News::Lost(id, why) => self.lost(id, &why),
             News::Closed(id, normally) => self.step(id, Event::Closed { normally }),

@@ -136,10 +136,10 @@ impl Errand {
         let mut has_waited = false;
         loop {
             match answer {
-                Answer::Progress(phase) => self.tell(&Reply::Progress { phase, elapsed_ms: 0 }),
+                Answer::Progress(phase, why) => self.tell(&Reply::Progress { phase, elapsed_ms: 0, why }),
                 Answer::Ready { connection, warnings } => {
                     if has_waited {
-                        self.tell(&Reply::Progress { phase: Phase::Running, elapsed_ms: 0 });
+                        self.tell(&Reply::Progress { phase: Phase::Running, elapsed_ms: 0, why: None });
                     }
                     return Ok((connection, warnings));
                 }

@@ -75,7 +75,7 @@ impl Hosted {
 
     fn anywhere(&self, ask: &Ask) -> Allocation {
         let url = self.endpoint("/json/version");
-        let answer = persist(ask, || self.request(Method::GET, &url, None, ask).send());
+        let answer = persist(ask, Step::Allocation, || self.request(Method::GET, &url, None, ask).send());
         self.judge(answer, Shape::Plain)
     }
 
@@ -88,7 +88,7 @@ impl Hosted {
         let path = format!("/v1/sessions/{}", base::segment(session.expose()));
         let url = self.endpoint(&format!("{path}/browser"));
         let body = serde_json::json!({ "country": country }).to_string();
-        let answer = persist(ask, || {
+        let answer = persist(ask, Step::Allocation, || {
             let body = Some(body.clone());
             self.request(Method::POST, &url, body, ask).send()
         });
@@ -101,7 +101,7 @@ impl Hosted {
 
     fn open_session(&self, ask: &Ask) -> Result<Secret, Box<Allocation>> {
         let url = self.endpoint("/v1/sessions");
-        let answer = persist(ask, || self.session_request(&url, ask).send());
+        let answer = persist(ask, Step::SessionCreation, || self.session_request(&url, ask).send());
         let answer = match answer {
             Ok(answer) => answer,
             Err(none) => {
@@ -230,21 +230,22 @@ fn gate(ask: &Ask) -> Arc<dyn Fn() -> bool + Send + Sync> {
 }
 
 /// Sends until something comes of it: repeats only what cannot have allocated, and only while it is wanted.
-fn persist(ask: &Ask, mut send: impl FnMut() -> Result<Answer, NoAnswer>) -> Result<Answer, NoAnswer> {
+fn persist(ask: &Ask, step: Step, mut send: impl FnMut() -> Result<Answer, NoAnswer>) -> Result<Answer, NoAnswer> {
     let unreachable_after = Instant::now() + CONNECT_PATIENCE;
     let mut pause = FIRST_PAUSE;
     loop {
         let outcome = send();
-        let wait = match &outcome {
+        let (wait, why) = match &outcome {
             // A certificate does not get better by asking again.
             Err(NoAnswer::NotSent(Why::Tls | Why::Abandoned)) => return outcome,
-            Err(NoAnswer::NotSent(_)) if Instant::now() < unreachable_after => pause,
+            Err(NoAnswer::NotSent(why)) if Instant::now() < unreachable_after => (pause, *why),
             Ok(answer) if is_put_off(answer) => {
                 ask.left.lower();
-                answer.retry_after.unwrap_or(pause).max(SHORTEST_PAUSE)
+                (answer.retry_after.unwrap_or(pause).max(SHORTEST_PAUSE), Why::Status(answer.status))
             }
             _ => return outcome,
         };
+        (ask.on_retry)(step.failed(FaultCode::NoBrowser, why).message);
         if !ask.pause(wait) {
             return outcome;
         }

@@ -48,6 +48,7 @@ fn ask_for(wait: Duration) -> Ask {
         abandoned: Cancel::new(),
         prepared: None,
         left: RequestLeft::new(),
+        on_retry: std::sync::Arc::new(drop),
     }
 }
 
@@ -186,9 +187,13 @@ fn what_cannot_have_allocated_is_asked_again_until_it_is_answered() {
     let wait = "Retry-After: 0\r\n";
     let server = Server::start([say(503, wait, ""), say(429, wait, ""), say(200, BROWSER, BARE)]);
 
-    let answer = gateway(&server).allocate(&ask());
+    let (tell, reasons) = std::sync::mpsc::channel();
+    let on_retry = std::sync::Arc::new(move |why| tell.send(why).unwrap());
+    let answer = gateway(&server).allocate(&Ask { on_retry, ..ask() });
 
     assert_eq!(told(&answer), "granted");
+    let reasons: Vec<_> = reasons.iter().collect();
+    assert_eq!(reasons, ["gateway allocation failed: HTTP 503", "gateway allocation failed: HTTP 429"]);
     assert_eq!(server.ledger().len(), 3);
 }
 

@@ -62,7 +62,14 @@ impl Sandbox {
 
 fn ask(prepared: Option<Capability>) -> Ask {
     let deadline = soon();
-    Ask { deadline, last_word: deadline, abandoned: Cancel::new(), prepared, left: RequestLeft::new() }
+    Ask {
+        deadline,
+        last_word: deadline,
+        abandoned: Cancel::new(),
+        prepared,
+        left: RequestLeft::new(),
+        on_retry: std::sync::Arc::new(drop),
+    }
 }
 
 fn soon() -> Instant {
