@@ -15,7 +15,7 @@ use crate::lease;
 use crate::wire::{Fault, Phase, Status, Stopped};
 
 /// One client's number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct VisitorId(pub(super) u64);
 
 /// One browser's number, unique for the daemon's life.

@@ -140,6 +140,51 @@ fn a_killed_keeper_is_replaced_and_the_new_one_pays_too() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_keeper_that_cannot_be_replaced_at_once_is_tried_again_and_no_script_runs_without_one() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    sandbox.script("1").quietly();
+    let (daemon, keeper) = daemon_and_keeper(&sandbox);
+    let mut sleeping = sandbox.spawn(["run", "-e", crate::ENDLESS], "");
+    assert_eq!(sleeping.line(), "runs");
+
+    // Enough for the socket of one more caller, and not for a keeper.
+    let before = limit_files(&daemon, open_files(&daemon) + 2);
+    kill(&keeper);
+    sandbox.wait_for_log("no keeper");
+    let refused = sandbox.script("2");
+    limit_files(&daemon, before);
+
+    assert!(refused.fails_with(3).contains("without one no browser is used"), "{refused:#?}");
+    sandbox.wait_for_status("another keeper", |status| status["keeper_pid"].is_i64());
+    assert_eq!(sandbox.script("3").quietly(), "3");
+    kill(&daemon);
+    gateway.assert_nothing_owed();
+}
+
+#[cfg(target_os = "linux")]
+fn open_files(process: &Process) -> u64 {
+    let files = std::fs::read_dir(format!("/proc/{}/fd", process.pid)).unwrap();
+    let numbers = files.map(|file| file.unwrap().file_name().to_str().unwrap().parse::<u64>().unwrap());
+    numbers.max().unwrap() + 1
+}
+
+/// Sets how many files a process may have open, and gives what it was.
+#[cfg(target_os = "linux")]
+fn limit_files(process: &Process, most: u64) -> u64 {
+    use nix::libc::{RLIMIT_NOFILE, prlimit, rlimit};
+    let mut before = rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both point to a limit for as long as the calls last.
+    unsafe {
+        assert_eq!(prlimit(process.pid, RLIMIT_NOFILE, std::ptr::null(), &mut before), 0);
+        let now = rlimit { rlim_cur: most, ..before };
+        assert_eq!(prlimit(process.pid, RLIMIT_NOFILE, &now, std::ptr::null_mut()), 0);
+    }
+    before.rlim_cur
+}
+
 #[test]
 fn with_both_killed_the_debt_is_told_and_blocks_nobody() {
     let gateway = FakeGateway::start();

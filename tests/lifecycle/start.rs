@@ -5,8 +5,9 @@ use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 
 use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::Signal;
 
-use crate::support::{Answer, Delivery, FakeGateway, Gate, Handshake, Running, Sandbox, Seen, ms};
+use crate::support::{Answer, Delivery, FakeGateway, Gate, Handshake, Process, Reaction, Running, Sandbox, Seen, ms};
 use crate::{daemon_and_keeper, kill, warnings};
 
 #[test]
@@ -246,4 +247,63 @@ fn a_slow_start_says_what_is_waited_for_and_not_once_the_script_runs() {
     assert_eq!(said.stderr, "");
     sandbox.stop();
     gateway.assert_nothing_owed();
+}
+
+#[test]
+fn a_call_that_nobody_waits_for_any_more_blocks_no_other() {
+    let gateway = FakeGateway::start();
+    let gate = Gate::closed();
+    gateway.answers_allocations_with([Answer::browser().behind(&gate)]);
+    let sandbox = Sandbox::of(&gateway);
+    let given_up = sandbox.spawn(["run", "-e", "1"], "");
+    gateway.wait_for("GET", "/json/version", 1);
+    given_up.signal(Signal::SIGINT);
+    assert_eq!(given_up.wait().code, Some(130));
+    let stop = sandbox.spawn(["stop"], "");
+    sandbox.wait_for_status("the giving up", |status| status["state"] == "stopping");
+
+    let beside = sandbox.script("2");
+
+    assert_eq!(beside.value(), "2");
+    assert!(Process::find(stop.pid()).is_some(), "it still waits for the gateway's answer");
+    gate.open();
+    assert_eq!(stop.wait().quietly(), "released browser");
+    assert_eq!(sandbox.script("3").quietly(), "3", "what came after the stop is not its to end");
+    sandbox.stop();
+    gateway.assert_nothing_owed();
+    assert_eq!(gateway.allocations(), 2);
+}
+
+#[test]
+fn a_daemon_that_was_told_to_end_and_waits_for_the_gateway_serves_the_next_call() {
+    let gateway = FakeGateway::start();
+    let gate = Gate::closed();
+    gateway.answers_allocations_with([Answer::browser().behind(&gate)]);
+    let sandbox = Sandbox::of(&gateway);
+    let first = sandbox.spawn(["run", "-e", "1"], "");
+    gateway.wait_for("GET", "/json/version", 1);
+    sandbox.daemon().expect("a daemon").signal(Signal::SIGTERM);
+    assert_eq!(first.wait().code, Some(130));
+
+    assert_eq!(sandbox.script("2").value(), "2");
+
+    gate.open();
+    gateway.wait_until("the late one's release", |seen| seen.iter().any(|seen| matches!(seen, Seen::Deleted { .. })));
+    sandbox.stop();
+    gateway.assert_nothing_owed();
+    assert_eq!(gateway.allocations(), 2);
+}
+
+#[test]
+fn a_browser_that_is_gone_when_its_set_up_is_done_is_released_and_told() {
+    let gateway = FakeGateway::start();
+    gateway.cdp().on("Target.setAutoAttach", |_| Reaction::Last(serde_json::json!({}), 1001));
+    let sandbox = Sandbox::of(&gateway);
+
+    let said = sandbox.script("cdp(\"Browser.getVersion\")");
+
+    said.fails_with(3);
+    gateway.assert_nothing_owed();
+    assert_eq!(sandbox.ghost(["status"]).quietly(), "stopped");
+    assert_eq!((gateway.allocations(), gateway.deletes()), (1, 1));
 }

@@ -1,7 +1,7 @@
 //! `stop` meets everything: no hang, no orphan, true answers.
 
 use crate::ENDLESS;
-use crate::support::{FakeGateway, Said, Sandbox};
+use crate::support::{FakeGateway, ReleaseAnswer, Said, Sandbox, ms};
 
 /// What a stop may truly say.
 fn is_true(said: &Said) -> bool {
@@ -102,4 +102,17 @@ fn a_stop_that_is_killed_stops_all_the_same() {
     gateway.assert_nothing_owed();
     sandbox.wait_for_status("the end", |status| status["state"] == "stopped");
     sandbox.assert_nothing_left();
+}
+
+#[test]
+fn a_release_has_its_own_time_however_short_an_allocation_may_take() {
+    let gateway = FakeGateway::start();
+    gateway.answers_releases_with([ReleaseAnswer::Late(ms(1500), 204)]);
+    let mut sandbox = Sandbox::of(&gateway);
+    sandbox.set("GHOST_BROWSER_ALLOCATION_TIMEOUT", "1");
+    sandbox.script("1").quietly();
+
+    assert_eq!(sandbox.stop().quietly(), "released browser");
+
+    gateway.assert_nothing_owed();
 }

@@ -207,6 +207,18 @@ impl Sandbox {
         last
     }
 
+    /// Waits until a daemon's log has this.
+    #[track_caller]
+    pub fn wait_for_log(&self, text: &str) {
+        let is_log = |path: &Path| path.extension().is_some_and(|end| end == "log");
+        let has = |path: PathBuf| fs::read_to_string(path).is_ok_and(|log| log.contains(text));
+        let found = wait_until(super::PATIENCE, || {
+            let files = fs::read_dir(self.state()).into_iter().flatten().flatten();
+            files.map(|file| file.path()).filter(|path| is_log(path)).any(has)
+        });
+        assert!(found.is_ok(), "waited in vain for {text:?} in a log");
+    }
+
     /// Waits until the daemon holds no more than this.
     #[track_caller]
     pub fn wait_for_memory(&self, daemon: &Process, most_mib: u64) {

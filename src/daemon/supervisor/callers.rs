@@ -88,8 +88,13 @@ impl Callers {
         self.refuse(fault, &mut Vec::new());
     }
 
-    pub(super) fn running(&self) -> usize {
-        self.running.len()
+    /// Whose scripts run.
+    pub(super) fn running(&self) -> impl ExactSizeIterator<Item = VisitorId> {
+        self.running.keys().copied()
+    }
+
+    pub(super) fn is_running(&self, visitor: VisitorId) -> bool {
+        self.running.contains_key(&visitor)
     }
 
     pub(super) fn is_nobody_waiting(&self) -> bool {

@@ -23,6 +23,12 @@ const DEATH_WITHIN: Duration = Duration::from_millis(500);
 /// How long a local browser may take to say that it will close.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(2);
 
+/// How soon a keeper that could not be started is tried again.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
 /// One lease of the supervisor.
 pub(super) struct Holding {
     id: LeaseId,
@@ -34,6 +40,17 @@ pub(super) struct Holding {
     expires: Option<Instant>,
     /// Why callers get no browser although one was allocated.
     cause: Option<Fault>,
+    /// Set while its keeper died and could not be replaced.
+    unkept: Option<Unkept>,
+}
+
+/// A browser whose keeper died and could not be replaced.
+#[derive(Clone, Copy)]
+struct Unkept {
+    /// When the next one is tried.
+    due: Instant,
+    /// How long was waited for that.
+    pause: Duration,
 }
 
 /// How far the connection is.
@@ -61,7 +78,7 @@ impl Holding {
         let on_retry = Arc::new(move |why| desk.tell(News::Retrying(id, why)));
         let sink = means.desk.lease_sink(id);
         let driver = Driver::new(means.gateway.clone(), means.notes.clone(), entrust, sink, on_retry);
-        Self { id, lease, driver, post, link: Link::None, expires: None, cause: None }
+        Self { id, lease, driver, post, link: Link::None, expires: None, cause: None, unkept: None }
     }
 
     pub(super) fn lease(&self) -> &Lease {
@@ -103,6 +120,25 @@ impl Holding {
     /// Returns once a keeper has the capability.
     pub(super) fn entrust(&self, capability: &Capability) -> Result<(), Fault> {
         self.driver.entrust(capability)
+    }
+
+    /// Makes sure that a keeper has what there is to keep. One that could not be started is due again after a pause.
+    pub(super) fn renew_keeper(&mut self) -> Result<(), Fault> {
+        let Some(capability) = self.lease.capability().cloned() else { return Ok(()) };
+        let kept = self.entrust(&capability);
+        let pause = self.unkept.map_or(FIRST_PAUSE, |unkept| (unkept.pause * 2).min(LONGEST_PAUSE));
+        self.unkept = kept.is_err().then(|| Unkept { due: Instant::now() + pause, pause });
+        kept
+    }
+
+    /// Whether its keeper died and could not be replaced.
+    pub(super) fn is_unkept(&self) -> bool {
+        self.unkept.is_some()
+    }
+
+    /// When a keeper that could not be started is tried again.
+    pub(super) fn keeper_due(&self) -> Option<Instant> {
+        self.unkept.filter(|_| self.lease.capability().is_some()).map(|unkept| unkept.due)
     }
 
     /// Starts dialling; [`News::Connected`] is the answer, and [`News::Lost`] the end.
@@ -209,6 +245,11 @@ impl Holding {
     /// Whether a release is under way or has failed and can be tried again.
     pub(super) fn is_releasing(&self) -> bool {
         matches!(self.lease, Lease::Closing { .. } | Lease::Releasing { .. } | Lease::Unpaid { .. })
+    }
+
+    /// Whether the gateway has not said yet what there is to release.
+    pub(super) fn is_unanswered(&self) -> bool {
+        matches!(self.lease, Lease::Asking | Lease::Abandoning)
     }
 
     /// Whether nothing is under way: what is left is a keeper's, or nobody's.

@@ -139,6 +139,9 @@ impl Supervisor {
         match news {
             News::Wanted { visitor, cancel, answer } => {
                 self.has_served = true;
+                // Who waits for a daemon to end goes to the next one. Where that may take as long as a gateway likes, this
+                // one goes on instead.
+                self.is_leaving &= !self.leases.values().any(Holding::is_unanswered);
                 self.callers.wait(visitor, cancel, answer);
                 self.serve();
             }
@@ -182,18 +185,29 @@ impl Supervisor {
         if self.callers.is_nobody_waiting() || self.is_leaving {
             return;
         }
-        if !self.stops.is_empty() || !self.clearing.is_empty() {
+        if self.is_stopping() || !self.clearing.is_empty() {
             return self.callers.tell_progress(Phase::Releasing);
         }
         match self.current {
             Some(id) => match self.leases[&id].connection() {
                 Some(connection) => {
                     let connection = connection.clone();
-                    self.callers.give(&connection, &mut self.warnings);
+                    match self.keep(id) {
+                        Ok(()) => self.callers.give(&connection, &mut self.warnings),
+                        Err(fault) => self.callers.refuse(&fault, &mut self.warnings),
+                    }
                 }
                 None => self.callers.tell_progress(self.leases[&id].phase()),
             },
             None => self.prepare_to_ask(),
+        }
+    }
+
+    /// No script works on a browser that would be lost with this process.
+    fn keep(&mut self, id: LeaseId) -> Result<(), Fault> {
+        match self.leases.get_mut(&id) {
+            Some(holding) if holding.is_unkept() => holding.renew_keeper(),
+            _ => Ok(()),
         }
     }
 
@@ -305,7 +319,7 @@ impl Supervisor {
     /// A release that was awaited has come to something: with the last one the next browser is asked for, paid or not.
     fn clear(&mut self, id: LeaseId) {
         let was_awaited = self.clearing.remove(&id);
-        let is_wanted = !self.callers.is_nobody_waiting() && self.stops.is_empty() && !self.is_leaving;
+        let is_wanted = !self.callers.is_nobody_waiting() && !self.is_stopping() && !self.is_leaving;
         if was_awaited && self.clearing.is_empty() && self.current.is_none() && is_wanted {
             self.ask();
         } else {
@@ -316,6 +330,14 @@ impl Supervisor {
     fn connected(&mut self, id: LeaseId, outcome: Result<Connection, Fault>) {
         let Some(holding) = self.leases.get_mut(&id) else { return };
         match outcome {
+            // It ended with the last word of its set-up, and the news of that came before this.
+            Ok(connection) if let Some(reason) = connection.closed() => {
+                holding.set_cause(
+                    Fault::new(FaultCode::NoBrowser, "the browser's connection ended as soon as it stood")
+                        .caused_by(&reason),
+                );
+                self.step(id, Event::ConnectionLost);
+            }
             Ok(connection) => {
                 if holding.take_connection(connection) {
                     self.means.host.forget_page();
@@ -347,11 +369,9 @@ impl Supervisor {
 
     fn replace_keeper(&mut self, id: LeaseId) {
         let Some(holding) = self.leases.get_mut(&id) else { return };
-        let Some(capability) = holding.lease().capability().cloned() else { return };
-        tracing::error!(lease = id.0, "the keeper died: starting another");
-        if let Err(fault) = holding.entrust(&capability) {
+        tracing::error!(lease = id.0, "the keeper is gone: starting another");
+        if let Err(fault) = holding.renew_keeper() {
             tracing::error!(%fault, "no keeper");
-            self.warnings.push(format!("this browser has no keeper: {fault}"));
         }
     }
 
@@ -381,22 +401,25 @@ impl Supervisor {
     }
 
     fn pass_time(&mut self, now: Instant) {
-        let due: Vec<_> = self
-            .leases
-            .iter()
-            .filter(|(_, holding)| holding.due().is_some_and(|due| now >= due))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in due {
+        for id in self.due(now, Holding::due) {
             if let Some(event) = self.leases.get_mut(&id).map(|holding| holding.time_event(now)) {
                 self.step(id, event);
             }
+        }
+        for id in self.due(now, Holding::keeper_due) {
+            self.replace_keeper(id);
         }
         if self.idle_until().is_some_and(|until| now >= until) {
             tracing::info!("idle: releasing the browser");
             self.let_go();
         }
         self.finish_stops(now);
+    }
+
+    /// The leases whose time has come.
+    fn due(&self, now: Instant, due: fn(&Holding) -> Option<Instant>) -> Vec<LeaseId> {
+        let is_due = |holding: &Holding| due(holding).is_some_and(|due| now >= due);
+        self.leases.iter().filter(|(_, holding)| is_due(holding)).map(|(id, _)| *id).collect()
     }
 
     /// When an idle browser is released; `None` while it is not idle.
@@ -406,7 +429,7 @@ impl Supervisor {
     }
 
     fn next_due(&self) -> Option<Instant> {
-        let leases = self.leases.values().filter_map(Holding::due);
+        let leases = self.leases.values().flat_map(|holding| holding.due().into_iter().chain(holding.keeper_due()));
         let grace = (!self.has_served).then(|| self.born + GRACE);
         let is_waiting_to_say = self.leases.is_empty() && self.callers.is_empty() && !self.warnings.is_empty();
         let silence = is_waiting_to_say.then(|| self.since + self.means.idle);

@@ -22,7 +22,7 @@ impl Supervisor {
             keeper_pid: shown.and_then(Holding::keeper_pid),
             since_s: self.since.elapsed().as_secs_f64(),
             idle_remaining_s: idle_remaining.map(|left| left.as_secs_f64()),
-            scripts: self.callers.running() as u32,
+            scripts: self.callers.running().len() as u32,
             calls: statistics.calls,
             events_buffered: statistics.events_buffered,
             events_dropped: statistics.events_dropped,

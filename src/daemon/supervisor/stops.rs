@@ -2,67 +2,78 @@
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::Sender;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Supervisor;
+use super::holding::Holding;
 use crate::cancel::CancelReason;
-use crate::daemon::desk::{After, LeaseId, StopAnswer};
+use crate::daemon::desk::{After, LeaseId, StopAnswer, VisitorId};
 use crate::lease::{Event, Lease, News};
 use crate::wire::{Fault, FaultCode, Stopped};
 
-/// Every `stop` that is under way. They all get the same answer.
+/// How long releasing what is held may take: the normal close and then the gateway's answer.
+const RELEASE_WITHIN: Duration = Duration::from_secs(20);
+
+/// Every `stop` that is under way. Each has what was there when it came.
 #[derive(Default)]
-pub(super) struct Stops(Option<Stop>);
+pub(super) struct Stops(Vec<Stop>);
 
 struct Stop {
-    answers: Vec<Sender<StopAnswer>>,
+    answer: Sender<StopAnswer>,
     awaited: BTreeSet<LeaseId>,
+    /// Scripts that it ended: they have the last word to their clients first.
+    scripts: BTreeSet<VisitorId>,
     outcome: Stopped,
     after: After,
     /// When what is still awaited counts as unconfirmed.
     until: Instant,
 }
 
+impl Stop {
+    /// Takes in what became of a lease.
+    fn report(&mut self, id: LeaseId, news: &News) {
+        // That callers gave up is not the end: the answer is still awaited.
+        if matches!(news, News::Late(_)) || !self.awaited.remove(&id) {
+            return;
+        }
+        match news {
+            News::Released => self.outcome.released += 1,
+            News::Unpaid(fault) | News::Owed(fault) => self.outcome.unconfirmed.push(fault.clone()),
+            News::Refused(_) | News::Late(_) => {}
+        }
+    }
+}
+
 impl Stops {
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_none()
+        self.0.is_empty()
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
-        self.0.as_ref().map(|stop| stop.until)
+        self.0.iter().map(|stop| stop.until).min()
     }
 
     /// Takes in what became of a lease.
     pub(super) fn report(&mut self, id: LeaseId, news: &News) {
-        let Some(stop) = &mut self.0 else { return };
-        // That callers gave up is not the end: the answer is still awaited.
-        if matches!(news, News::Late(_)) || !stop.awaited.remove(&id) {
-            return;
-        }
-        match news {
-            News::Released => stop.outcome.released += 1,
-            News::Unpaid(fault) | News::Owed(fault) => stop.outcome.unconfirmed.push(fault.clone()),
-            News::Refused(_) | News::Late(_) => {}
-        }
+        self.0.iter_mut().for_each(|stop| stop.report(id, news));
     }
 }
 
 impl Supervisor {
     /// Ends every script and releases every browser; `answer` is told what it came to.
     pub(super) fn stop(&mut self, answer: Sender<StopAnswer>, after: After) {
-        if let Some(stop) = &mut self.stops.0 {
-            stop.answers.push(answer);
-            if after == After::Nothing {
-                stop.after = after;
-            }
-            return;
-        }
-        self.stops.0 = Some(Stop {
-            answers: vec![answer],
-            awaited: self.leases.keys().copied().collect(),
+        let all: Vec<_> = self.leases.keys().copied().collect();
+        let patience = match self.leases.values().any(Holding::is_unanswered) {
+            true => self.means.allocation_timeout.max(RELEASE_WITHIN),
+            false => RELEASE_WITHIN,
+        };
+        self.stops.0.push(Stop {
+            answer,
+            awaited: all.iter().copied().collect(),
+            scripts: self.callers.running().collect(),
             outcome: Stopped::default(),
             after,
-            until: Instant::now() + self.means.allocation_timeout,
+            until: Instant::now() + patience,
         });
         let fault = Fault::new(FaultCode::Cancelled, "ended by `ghost-browser stop`");
         self.callers.end_all(CancelReason::Stopped, &fault);
@@ -70,30 +81,36 @@ impl Supervisor {
         self.since = Instant::now();
         // Whoever stops knows that the next call begins anew.
         self.warnings.clear();
-        let all: Vec<_> = self.leases.keys().copied().collect();
         all.into_iter().for_each(|id| self.step(id, Event::Stop));
     }
 
-    /// Answers a stop whose releases have all come to something, or have taken too long.
+    /// Whether a stop is at work on something that will have ended in a moment, so that the next browser can wait for it.
+    /// A gateway that has not answered may take for ever: nobody waits for that but who stops.
+    pub(super) fn is_stopping(&self) -> bool {
+        let is_ending = |id: &LeaseId| self.leases.get(id).is_some_and(|holding| !holding.is_unanswered());
+        self.stops.0.iter().any(|stop| self.has_scripts(stop) || stop.awaited.iter().any(is_ending))
+    }
+
+    fn has_scripts(&self, stop: &Stop) -> bool {
+        stop.scripts.iter().any(|visitor| self.callers.is_running(*visitor))
+    }
+
+    /// Answers the stops whose releases have all come to something, or have taken too long.
     pub(super) fn finish_stops(&mut self, now: Instant) {
-        // Scripts end by their cancel within moments, and have the last word to their clients first.
-        let has_scripts = self.callers.running() > 0;
-        let is_done = |stop: &Stop| stop.awaited.is_empty() && !has_scripts || now >= stop.until;
-        if !self.stops.0.as_ref().is_some_and(is_done) {
-            return;
-        }
-        let Some(mut stop) = self.stops.0.take() else { return };
+        let is_done = |stop: &Stop| stop.awaited.is_empty() && !self.has_scripts(stop) || now >= stop.until;
+        let Some(place) = self.stops.0.iter().position(is_done) else { return };
+        let stop = self.stops.0.remove(place);
         if stop.after == After::Nothing {
             self.guests.show_out();
         }
+        let Stop { answer, awaited, mut outcome, .. } = stop;
+        let left = awaited.iter().filter_map(|id| self.leases.get(id));
+        outcome.unconfirmed.extend(left.map(|holding| unanswered(holding.lease())));
         let ends = self.leases.is_empty() && self.callers.is_empty() && self.guests.is_empty();
-        let left = stop.awaited.iter().filter_map(|id| self.leases.get(id));
-        stop.outcome.unconfirmed.extend(left.map(|holding| unanswered(holding.lease())));
-        for answer in stop.answers {
-            // Whoever asked may have gone.
-            let _ = answer.send(StopAnswer { stopped: stop.outcome.clone(), ends });
-        }
+        // Whoever asked may have gone.
+        let _ = answer.send(StopAnswer { stopped: outcome, ends });
         self.serve();
+        self.finish_stops(now);
     }
 }
 

@@ -65,6 +65,8 @@ pub enum Reaction {
     Never,
     /// The answer comes twice.
     Twice(Value),
+    /// The answer, and in the same packet a close frame with this code.
+    Last(Value, u16),
     /// The same, later; other commands are answered meanwhile.
     After(Duration, Box<Reaction>),
     /// A close frame with this code, sent by the browser.
@@ -339,6 +341,10 @@ fn react(peer: &Peer, wire: &Arc<Wire>, command: &Command, reaction: Reaction) {
         Reaction::Binary(bytes) => wire.frame(0x82, &bytes),
         Reaction::Never => {}
         Reaction::Twice(result) => (0..2).for_each(|_| wire.text(&command.reply(result.clone()))),
+        Reaction::Last(result, code) => {
+            let end = wire::frame(0x88, &code.to_be_bytes());
+            wire.raw(&[wire::frame(0x81, command.reply(result).as_bytes()), end].concat());
+        }
         Reaction::After(pause, then) => react_later(peer.clone(), command.clone(), pause, *then),
         Reaction::Close(code) => wire.close(code),
         Reaction::Reset => wire.reset(),

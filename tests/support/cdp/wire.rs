@@ -45,20 +45,7 @@ impl Wire {
 
     /// One frame with `first` as its first byte (FIN and opcode). A peer that is gone is no fault here.
     pub(super) fn frame(&self, first: u8, payload: &[u8]) {
-        let mut bytes = vec![first];
-        match payload.len() {
-            short @ 0..126 => bytes.push(short as u8),
-            medium @ 126..=0xffff => {
-                bytes.push(126);
-                bytes.extend((medium as u16).to_be_bytes());
-            }
-            long => {
-                bytes.push(127);
-                bytes.extend((long as u64).to_be_bytes());
-            }
-        }
-        bytes.extend(payload);
-        self.raw(&bytes);
+        self.raw(&frame(first, payload));
     }
 
     pub(super) fn raw(&self, bytes: &[u8]) {
@@ -138,4 +125,22 @@ impl Write for Ear {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// The bytes of a frame with `first` as its first one.
+pub(super) fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![first];
+    match payload.len() {
+        short @ 0..126 => bytes.push(short as u8),
+        medium @ 126..=0xffff => {
+            bytes.push(126);
+            bytes.extend((medium as u16).to_be_bytes());
+        }
+        long => {
+            bytes.push(127);
+            bytes.extend((long as u64).to_be_bytes());
+        }
+    }
+    bytes.extend(payload);
+    bytes
 }
