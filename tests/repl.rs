@@ -315,6 +315,12 @@ fn ctrl_c_ends_the_line_that_runs_and_keeps_session_browser_and_variables() {
     terminal.waits_for("cancelled");
     terminal.waits_for("ghost> ");
 
+    terminal.types("sleep(100)\r");
+    sandbox.wait_for_status("the line", |status| status["scripts"] == 1);
+    terminal.types(CTRL_C);
+    terminal.waits_for("cancelled");
+    // Longer than a client that reads nothing has before it is cut off.
+    assert_eq!(sandbox.script("sleep(2.5); 1").value(), "1");
     terminal.says("kept", "\r\n42");
     assert_eq!(terminal.leaves(), Some(0));
     assert_eq!((gateway.allocations(), gateway.deletes()), (1, 0));

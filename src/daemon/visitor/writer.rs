@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -40,18 +41,34 @@ impl Writer {
     }
 
     /// Once `cancel` is raised the client has a moment to read its last words: nobody who wants the script's end waits for
-    /// a client that does not read.
-    pub(super) fn cut_off_after(self: &Arc<Self>, cancel: &Cancel) -> Registration {
-        let writer = Arc::downgrade(self);
-        cancel.on_cancel(move || {
-            let writer = writer.clone();
+    /// a client that does not read. Over when what this returns is dropped: then the last words are said.
+    pub(super) fn cut_off_after(self: &Arc<Self>, cancel: &Cancel) -> CutOff {
+        let (writer, said) = (Arc::downgrade(self), Arc::new(AtomicBool::new(false)));
+        let is_said = said.clone();
+        let cancelled = cancel.on_cancel(move || {
+            let (writer, is_said) = (writer.clone(), is_said.clone());
             let cut_off = move || {
                 thread::sleep(LAST_WORDS);
-                writer.upgrade().iter().for_each(|writer| writer.hang_up());
+                if !is_said.load(Ordering::Acquire) {
+                    writer.upgrade().iter().for_each(|writer| writer.hang_up());
+                }
             };
             // Without a thread the client's patience is what ends the wait.
             let _ = thread::Builder::new().name("cut-off".to_owned()).stack_size(64 << 10).spawn(cut_off);
-        })
+        });
+        CutOff { said, _cancelled: cancelled }
+    }
+}
+
+/// A script whose client is cut off if it takes too long over the last words.
+pub(super) struct CutOff {
+    said: Arc<AtomicBool>,
+    _cancelled: Registration,
+}
+
+impl Drop for CutOff {
+    fn drop(&mut self) {
+        self.said.store(true, Ordering::Release);
     }
 }
 
