@@ -143,6 +143,20 @@ fn an_answer_that_is_no_browser_is_released_by_its_id() {
 }
 
 #[test]
+fn a_browser_that_was_named_is_released_although_the_rest_of_the_answer_never_comes() {
+    let gateway = FakeGateway::start();
+    gateway.answers_allocations_with([Answer::browser().delivered(Delivery::HeadOnly)]);
+    let sandbox = Sandbox::of(&gateway);
+
+    let said = sandbox.script("1");
+
+    said.fails_with(3);
+    gateway.assert_nothing_owed();
+    assert_eq!((gateway.deletes(), gateway.sockets()), (1, 0));
+    assert_eq!(sandbox.ghost(["status"]).quietly(), "stopped");
+}
+
+#[test]
 fn an_allocation_that_nothing_can_release_is_told_by_the_run_and_once_more_by_stop() {
     for lost in [Answer::reset(), Answer::eof(), Answer::browser().without_id_header().but_status(500)] {
         let gateway = FakeGateway::start();

@@ -82,6 +82,8 @@ pub enum Delivery {
     Drip(Duration),
     /// Nothing is ever answered; the connection stays open until the client leaves.
     Hang,
+    /// The head, and a body that never comes.
+    HeadOnly,
     /// RST after the request was read.
     Reset,
     /// FIN after the request was read.
@@ -107,6 +109,10 @@ impl HttpAnswer {
                 self.send(&mut stream, "Transfer-Encoding: chunked\r\n", &chunk)
             }
             Delivery::Drip(pause) => self.drip(&mut stream, pause),
+            Delivery::HeadOnly => {
+                self.send(&mut stream, &self.length(), b"")?;
+                io::copy(&mut stream, &mut io::sink()).map(drop)
+            }
             Delivery::Hang => io::copy(&mut stream, &mut io::sink()).map(drop),
             Delivery::Reset => reset(stream),
             Delivery::Eof => Ok(()),

@@ -81,8 +81,8 @@ impl Hosted {
 
     /// Two requests: a session, which costs nothing, and a browser in it.
     fn in_country(&self, country: &str, ask: &Ask) -> Allocation {
-        let session = match self.open_session(ask) {
-            Ok(session) => session,
+        let (session, named) = match self.open_session(ask) {
+            Ok(opened) => opened,
             Err(allocation) => return *allocation,
         };
         let path = format!("/v1/sessions/{}", base::segment(session.expose()));
@@ -96,10 +96,15 @@ impl Hosted {
         if matches!(allocation, Allocation::Refused(_) | Allocation::Lost(_)) {
             self.discard(&self.endpoint(&path));
         }
-        allocation
+        match (allocation, named) {
+            // Whatever named a browser is a debt, and nothing else pays for this one.
+            (Allocation::Refused(fault), Some(id)) => self.named_only(&id, fault),
+            (allocation, _) => allocation,
+        }
     }
 
-    fn open_session(&self, ask: &Ask) -> Result<Secret, Box<Allocation>> {
+    /// The session, and the browser that its answer named although none was asked for.
+    fn open_session(&self, ask: &Ask) -> Result<(Secret, Option<Secret>), Box<Allocation>> {
         let url = self.endpoint("/v1/sessions");
         let answer = persist(ask, Step::SessionCreation, || self.session_request(&url, ask).send());
         let answer = match answer {
@@ -110,13 +115,11 @@ impl Hosted {
             }
         };
         let fault = || refusal(Step::SessionCreation, answer.status, FaultCode::NoBrowser);
-        let session = answer.body.as_deref().and_then(session_in);
-        session.ok_or_else(|| {
-            Box::new(match &answer.browser_id {
-                Some(id) => self.named_only(id, fault()),
-                None => Allocation::Refused(fault()),
-            })
-        })
+        match (answer.body.as_deref().and_then(session_in), &answer.browser_id) {
+            (Some(session), named) => Ok((session, named.clone())),
+            (None, Some(id)) => Err(Box::new(self.named_only(id, fault()))),
+            (None, None) => Err(Box::new(Allocation::Refused(fault()))),
+        }
     }
 
     /// A session without a browser is no debt: its answer is not waited for longer than callers wait.

@@ -62,11 +62,8 @@ impl BaseUrl {
 
     /// The token that counts: the URL's own, else the `caller`'s.
     pub fn effective_token(&self, caller: Option<&Secret>) -> Option<Secret> {
-        match token_of(&self.0) {
-            Some(own) => Some(own),
-            None => caller.cloned(),
-        }
-        .filter(|token| !token.expose().is_empty())
+        let caller = || caller.filter(|token| !token.expose().is_empty()).cloned();
+        token_of(&self.0).or_else(caller)
     }
 
     /// The credentials in the URL's query.
@@ -120,15 +117,20 @@ pub(super) fn segment(text: &str) -> String {
     }
 }
 
-/// The value of the query's first `token`.
+/// The value of the query's first `token`; an empty one is none.
 pub(super) fn token_of(url: &Url) -> Option<Secret> {
-    url.query_pairs().find(|(name, _)| name == "token").map(|(_, value)| Secret::new(value.into_owned()))
+    let (_, token) = url.query_pairs().find(|(name, value)| name == "token" && !value.is_empty())?;
+    Some(Secret::new(token.into_owned()))
 }
 
 /// A query, with its question mark, of what was there and a token.
 pub(super) fn query(own: Option<&str>, token: Option<&Secret>) -> String {
     let token = token.map(|token| format!("token={}", segment(token.expose())));
-    let own = own.filter(|own| !own.is_empty()).map(str::to_owned);
+    // An empty token is none, and would stand before the one that counts.
+    let kept = |own: &str| {
+        own.split('&').filter(|pair| !matches!(*pair, "" | "token" | "token=")).collect::<Vec<_>>().join("&")
+    };
+    let own = own.map(kept).filter(|own| !own.is_empty());
     match (own, token) {
         (Some(own), Some(token)) => format!("?{own}&{token}"),
         (Some(only), None) | (None, Some(only)) => format!("?{only}"),

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::io::Read;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use ureq::http::{Method, Request as HttpRequest, Response, header};
@@ -17,6 +18,10 @@ use crate::secret::Secret;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(15);
 const BODY_LIMIT: u64 = 1 << 20;
+
+/// How long a body may take once the head has named a browser: what is named can be released without it.
+const NAMED_BODY_LIMIT: Duration = Duration::from_secs(10);
+
 const BROWSER_ID: &str = "x-ghost-session";
 
 /// What to send, and until when.
@@ -119,9 +124,10 @@ impl Answer {
         let status = response.status().as_u16();
         let browser_id = header(BROWSER_ID).map(Secret::new);
         let retry_after = header("retry-after").and_then(|value| pause(&value));
-        let body = match response.status().is_success() {
-            true => read_body(response.into_body()),
-            false => None,
+        let body = match (response.status().is_success(), &browser_id) {
+            (false, _) => None,
+            (true, None) => read_body(response.into_body()),
+            (true, Some(_)) => read_body_within(response.into_body(), NAMED_BODY_LIMIT),
         };
         Self { status, browser_id, retry_after, body }
     }
@@ -135,6 +141,18 @@ fn read_body(body: ureq::Body) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     body.into_reader().take(BODY_LIMIT + 1).read_to_end(&mut bytes).ok()?;
     (bytes.len() as u64 <= BODY_LIMIT).then_some(bytes)
+}
+
+/// `None` also for a body that takes longer; the thread that goes on reading it ends with the request's own time.
+fn read_body_within(body: ureq::Body, limit: Duration) -> Option<Vec<u8>> {
+    let (tell, told) = mpsc::channel();
+    let read = move || {
+        // Nobody waits for what comes too late.
+        let _ = tell.send(read_body(body));
+    };
+    // Without a thread the body is as good as cut off.
+    thread::Builder::new().name("body".to_owned()).spawn(read).ok()?;
+    told.recv_timeout(limit).ok().flatten()
 }
 
 /// `Retry-After`: seconds, or a date.

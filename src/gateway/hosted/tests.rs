@@ -118,6 +118,17 @@ fn a_token_in_the_base_wins_and_is_not_doubled() {
 }
 
 #[test]
+fn an_empty_token_in_the_base_is_none() {
+    let server = Server::start([say(401, NO_HEADERS, "")]);
+    let base = format!("http://{}?token=&x=1", server.authority());
+
+    Hosted::new(config(&base)).unwrap().allocate(&ask());
+
+    assert_eq!(server.ledger(), ["GET /json/version?x=1&token=canary%20t%26k"]);
+    Hosted::new(config("https://gate.example?token=")).unwrap();
+}
+
+#[test]
 fn every_answer_is_the_debt_that_the_contract_says() {
     let invalid = "gateway allocation returned an invalid response";
     let failed = "gateway allocation failed:";
@@ -324,6 +335,11 @@ fn a_session_without_a_browser_is_no_debt_and_is_given_back() {
         (vec![session(), say(404, NO_HEADERS, "")], format!("refused 3: {allocation} 404"), 3),
         (vec![session(), say(500, NO_HEADERS, "")], format!("lost 5: {allocation} 500"), 3),
         (vec![session(), say(500, BROWSER, "")], format!("unusable 3: {allocation} 500"), 2),
+        (
+            vec![say(200, BROWSER, r#"{"session":"canary"}"#), say(400, NO_HEADERS, "")],
+            format!("unusable 3: {allocation} 400"),
+            3,
+        ),
     ] {
         let server = Server::start(deeds);
 
