@@ -168,6 +168,20 @@ fn files_of_the_workspace_are_read_written_and_listed() {
 }
 
 #[test]
+fn a_picture_is_not_written_to_what_would_hold_the_script_up() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    nix::unistd::mkfifo(&sandbox.work().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let script = r#"for path in ["pipe", "/dev/null", "/dev/tty"] {
+        try { capture_screenshot(path) } catch (e) { print(e.code) }
+    }"#;
+
+    assert_eq!(sandbox.script(script).value(), "denied\ndenied\ndenied");
+
+    finish(&gateway, &sandbox);
+}
+
+#[test]
 fn paths_start_where_the_caller_is_and_end_at_the_workspace() {
     let gateway = FakeGateway::start();
     let sandbox = Sandbox::of(&gateway);

@@ -553,6 +553,27 @@ fn p8_what_a_page_opens_at_birth_blocks_nobody_and_is_not_lost() {
 }
 
 #[test]
+fn p8_no_event_names_a_session_of_the_watch() {
+    let sandbox = Sandbox::local();
+    let named = r#"
+        let named = [];
+        for event in drain_events() { if "sessionId" in event.params { named.push(event.params.sessionId); } }
+        named"#;
+
+    let first = sandbox
+        .script(format!("let at_birth = {{ {named} }}; let page = ensure_page(\"new\"); [at_birth, page.session_id]"));
+    let second =
+        sandbox.script(format!("cdp(\"Target.closeTarget\", #{{targetId: ensure_page().target_id}}); {named}"));
+
+    let first: serde_json::Value = serde_json::from_str(first.value()).unwrap();
+    let second: serde_json::Value = serde_json::from_str(second.value()).unwrap();
+    assert_eq!(first[0], serde_json::json!([]), "the watch over all pages is set up before any script");
+    let own = &first[1];
+    assert!(second.as_array().unwrap().iter().all(|session| session == own), "{second} beside {own}");
+    sandbox.stop();
+}
+
+#[test]
 fn p8_a_page_is_watched_while_no_script_runs() {
     let alone = "<script>setTimeout(() => { alert('alone'); open('/kid'); fetch('/', {method: 'POST', body: 'went on'}) }, 300)</script>";
     let kid = "<script>alert('kid alone'); fetch('/', {method: 'POST', body: 'kid went on'})</script>";

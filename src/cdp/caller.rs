@@ -456,13 +456,17 @@ impl Caller {
         struct Attached {
             session_id: String,
         }
+        self.shared.pages().expect_watch();
         let attached: Attached = match self.ask("Target.attachToBrowserTarget", "{}", None, deadline) {
             // A browser that has no such session is used without a watch.
-            Err(CallError::Refused { .. }) => return Ok(()),
+            Err(CallError::Refused { .. }) => {
+                self.shared.pages().watch_from(None);
+                return Ok(());
+            }
             other => other?,
         };
         let watch = SessionId::from(attached.session_id.as_str());
-        self.shared.pages().watch_from(watch.clone());
+        self.shared.pages().watch_from(Some(watch.clone()));
         let params = r#"{"autoAttach":true,"waitForDebuggerOnStart":true,"flatten":true,"filter":[{"type":"page"}]}"#;
         match self.command(&Call { method: "Target.setAutoAttach", params, session: Some(&watch) }, deadline) {
             Err(CallError::Refused { .. }) => Ok(()),

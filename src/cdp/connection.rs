@@ -391,7 +391,7 @@ impl Shared {
         let (hidden, effects) = {
             let mut pages = self.pages();
             // Asked first: a session that ends with this event is hidden for the last time.
-            let hidden = pages.is_hidden(event.session.as_ref());
+            let hidden = pages.is_private(&event);
             let effects = pages.observe(&event, Instant::now());
             if !effects.is_empty()
                 || event.method.starts_with("Page.javascriptDialog")

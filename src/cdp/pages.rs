@@ -66,10 +66,22 @@ pub(super) enum Effect {
     Look(Vec<SessionId>),
 }
 
+/// Where the watch over all pages stands.
+#[derive(Default)]
+enum Watch {
+    /// There is none.
+    #[default]
+    Off,
+    /// Its session is being made, and the event that names it may be here before the reply.
+    Coming,
+    /// It has this session on the browser target.
+    On(SessionId),
+}
+
 /// The table of targets and sessions.
 #[derive(Default)]
 pub(super) struct Pages {
-    watch: Option<SessionId>,
+    watch: Watch,
     sessions: HashMap<SessionId, Attachment>,
     targets: HashMap<TargetId, Target>,
     /// The session that scripts share on a page: one, whoever asks and how often.
@@ -151,6 +163,8 @@ struct AttachedToTarget {
 #[serde(rename_all = "camelCase")]
 struct TargetInfo {
     target_id: String,
+    #[serde(default, rename = "type")]
+    kind: String,
     opener_id: Option<String>,
     #[serde(default)]
     url: String,
@@ -197,16 +211,39 @@ struct DialogOpening {
 }
 
 impl Pages {
-    /// The watch's session on the browser target: what comes on it is ours.
-    pub(super) fn watch_from(&mut self, session: SessionId) {
-        self.watch = Some(session);
+    /// The watch's session on the browser target is about to be asked for.
+    pub(super) fn expect_watch(&mut self) {
+        self.watch = Watch::Coming;
+    }
+
+    /// The watch's session on the browser target: what comes on it is ours. `None` where the browser has no such thing.
+    pub(super) fn watch_from(&mut self, session: Option<SessionId>) {
+        self.watch = session.map_or(Watch::Off, Watch::On);
+    }
+
+    fn is_watch(&self, session: &SessionId) -> bool {
+        matches!(&self.watch, Watch::On(watch) if watch == session)
     }
 
     /// Whether events of this session are kept from scripts.
     pub(super) fn is_hidden(&self, session: Option<&SessionId>) -> bool {
         session.is_some_and(|session| {
-            self.watch.as_ref() == Some(session) || self.sessions.get(session).is_some_and(|known| known.watching)
+            self.is_watch(session) || self.sessions.get(session).is_some_and(|known| known.watching)
         })
+    }
+
+    /// Whether an event is kept from scripts: it comes on a session of ours, or names one.
+    pub(super) fn is_private(&self, event: &CdpEvent) -> bool {
+        let names_ours = || match event.method.as_str() {
+            "Target.attachedToTarget" => params::<AttachedToTarget>(event).is_some_and(|attached| {
+                let is_coming = matches!(self.watch, Watch::Coming) && attached.target_info.kind == "browser";
+                is_coming || self.is_hidden(Some(&attached.session_id.as_str().into()))
+            }),
+            "Target.detachedFromTarget" => params::<DetachedFromTarget>(event)
+                .is_some_and(|detached| self.is_hidden(Some(&detached.session_id.as_str().into()))),
+            _ => false,
+        };
+        self.is_hidden(event.session.as_ref()) || names_ours()
     }
 
     /// Learns from one event.
@@ -287,7 +324,7 @@ impl Pages {
         let Some(attached) = params::<AttachedToTarget>(event) else { return Vec::new() };
         let session = SessionId::from(attached.session_id.as_str());
         let target = TargetId::from(attached.target_info.target_id.as_str());
-        let watching = event.session.is_some() && event.session == self.watch;
+        let watching = event.session.as_ref().is_some_and(|session| self.is_watch(session));
         self.sessions.insert(session.clone(), Attachment { target: target.clone(), watching });
         if !watching {
             return Vec::new();
@@ -483,7 +520,7 @@ mod tests {
 
     fn watched() -> Pages {
         let mut pages = Pages::default();
-        pages.watch_from("W".into());
+        pages.watch_from(Some("W".into()));
         let attached = r#"{"sessionId":"W1","targetInfo":{"targetId":"T","type":"page"},"waitingForDebugger":true}"#;
         pages.observe(&event(Some("W"), "Target.attachedToTarget", attached), Instant::now());
         let script = r#"{"sessionId":"S1","targetInfo":{"targetId":"T","type":"page"},"waitingForDebugger":false}"#;
@@ -498,7 +535,7 @@ mod tests {
     #[test]
     fn a_page_is_watched_from_birth_and_let_go_at_once() {
         let mut pages = Pages::default();
-        pages.watch_from("W".into());
+        pages.watch_from(Some("W".into()));
         let attached = r#"{"sessionId":"W1","targetInfo":{"targetId":"T"},"waitingForDebugger":true}"#;
 
         let effects = pages.observe(&event(Some("W"), "Target.attachedToTarget", attached), Instant::now());
@@ -515,6 +552,23 @@ mod tests {
 
         assert!(pages.is_hidden(Some(&"W".into())) && pages.is_hidden(Some(&"W1".into())));
         assert!(!pages.is_hidden(Some(&"S1".into())) && !pages.is_hidden(None));
+    }
+
+    #[test]
+    fn no_event_that_names_a_session_of_the_watch_is_for_scripts() {
+        let attached = |session: &str, kind: &str| {
+            let params = format!(r#"{{"sessionId":"{session}","targetInfo":{{"targetId":"X","type":"{kind}"}}}}"#);
+            CdpEvent::new("Target.attachedToTarget".into(), None, params.into())
+        };
+        let detached = CdpEvent::new("Target.detachedFromTarget".into(), None, r#"{"sessionId":"W1"}"#.into());
+        let mut new = Pages::default();
+        new.expect_watch();
+
+        assert!(new.is_private(&attached("W", "browser")), "before its session is known");
+        assert!(!new.is_private(&attached("S", "page")));
+        let pages = watched();
+        assert!(pages.is_private(&attached("W", "browser")) && pages.is_private(&detached));
+        assert!(!pages.is_private(&attached("S9", "browser")), "a script may have one of its own");
     }
 
     #[test]

@@ -97,7 +97,8 @@ impl Folder {
     }
 }
 
-fn ordinary(file: File) -> io::Result<File> {
+/// Refuses what is no file of bytes on a disk: a pipe or a device may block for ever.
+pub(super) fn ordinary(file: File) -> io::Result<File> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not an ordinary file"));
     }

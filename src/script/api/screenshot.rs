@@ -7,6 +7,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use nix::libc;
 use rhai::{Dynamic, EvalAltResult, Map, Module, NativeCallContext};
 
 use super::args::{DEFAULT_TIMEOUT, Options, text};
@@ -14,6 +15,7 @@ use crate::cdp::Page;
 use crate::script::browser::{Browser, map};
 use crate::script::context::{Context, with_context};
 use crate::script::error::{Failure, Thrown};
+use crate::script::files;
 use crate::script::value::{Form, write};
 use crate::wire::FaultCode;
 
@@ -98,13 +100,18 @@ fn save(path: &Path, data: &str, umask: u32) -> io::Result<()> {
 /// A file that is new gets the caller's mode, whatever this process's umask is; one that was there keeps its own.
 fn create(path: &Path, umask: u32) -> io::Result<File> {
     let mode = 0o666 & !umask;
-    match OpenOptions::new().write(true).create_new(true).mode(mode).open(path) {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(mode).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    match options.open(path) {
         Ok(file) => {
             file.set_permissions(Permissions::from_mode(mode))?;
             Ok(file)
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            OpenOptions::new().write(true).truncate(true).open(path)
+            let file = files::ordinary(options.create_new(false).open(path)?)?;
+            // Only now: nothing but an ordinary file is emptied.
+            file.set_len(0)?;
+            Ok(file)
         }
         Err(error) => Err(error),
     }
