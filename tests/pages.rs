@@ -149,6 +149,21 @@ fn p2_a_lost_session_is_attached_again_to_the_same_page_and_what_ran_runs_once()
 }
 
 #[test]
+fn p2_a_wait_for_events_follows_its_page_to_a_new_session() {
+    let sandbox = Sandbox::local();
+    let script = r#"
+        let page = ensure_page("new");
+        let moved = expect_event("Page.frameNavigated", #{session: page, timeout_ms: 5000});
+        cdp("Target.detachFromTarget", #{sessionId: page.session_id});
+        cdp("Page.enable", #{}, page);
+        cdp("Page.navigate", #{url: "data:text/html,there"}, page);
+        moved.wait().params.frame.url"#;
+
+    assert_eq!(sandbox.script(script).value(), "data:text/html,there");
+    sandbox.stop();
+}
+
+#[test]
 fn p2_only_what_provably_did_not_run_is_sent_again() {
     let gateway = FakeGateway::start();
     let sandbox = Sandbox::of(&gateway);

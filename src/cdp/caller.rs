@@ -337,6 +337,11 @@ impl Caller {
         self.shared.pages().forget(session);
     }
 
+    /// Has what waits for events of a session that is gone wait for those of the one that its page has now.
+    pub fn follow(&self, gone: &SessionId, newer: &SessionId) {
+        self.shared.events().follow(gone, newer);
+    }
+
     /// Where there is a session already, no attaching would tell that the page is gone.
     fn refuse_gone(&self, target: &TargetId, deadline: Instant) -> Result<(), CallError> {
         let is_known = self.shared.pages().shared(target).is_some();

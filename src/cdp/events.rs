@@ -95,7 +95,8 @@ impl Subscription {
 
 struct Queue {
     method: String,
-    session: Option<SessionId>,
+    /// The session whose events count; `None` for any.
+    session: Mutex<Option<SessionId>>,
     waiting: Mutex<Waiting>,
 }
 
@@ -121,7 +122,15 @@ impl Drop for Attention<'_> {
 
 impl Queue {
     fn wants(&self, event: &CdpEvent) -> bool {
-        self.method == event.method && (self.session.is_none() || self.session == event.session)
+        if self.method != event.method {
+            return false;
+        }
+        let session = self.session();
+        session.is_none() || *session == event.session
+    }
+
+    fn session(&self) -> MutexGuard<'_, Option<SessionId>> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Queues `event`; false when there is no room for it.
@@ -201,9 +210,20 @@ impl Events {
 
     /// Queues what comes from now on.
     pub(super) fn subscribe(&mut self, method: &str, session: Option<SessionId>) -> Subscription {
+        let session = Mutex::new(session);
         let queue = Arc::new(Queue { method: method.to_owned(), session, waiting: Mutex::default() });
         self.queues.push(Arc::downgrade(&queue));
         Subscription { queue }
+    }
+
+    /// Has what waits for events of one session wait for those of another: its page is attached anew.
+    pub(super) fn follow(&self, gone: &SessionId, newer: &SessionId) {
+        for queue in self.queues.iter().filter_map(Weak::upgrade) {
+            let mut session = queue.session();
+            if session.as_ref() == Some(gone) {
+                *session = Some(newer.clone());
+            }
+        }
     }
 
     pub(super) fn buffered(&self) -> u64 {

@@ -242,7 +242,9 @@ impl Browser {
         let same = PageChoice::Target(page.target.clone());
         let newer = uncounted(|| {
             self.caller.forget(&page.session);
-            self.caller.attach(same, deadline)
+            let newer = self.caller.attach(same, deadline)?;
+            self.caller.follow(&page.session, &newer.session);
+            Ok(newer)
         })?;
         lock(&self.moved).insert(page.session.clone(), newer.clone());
         lock(&self.page).renew(&newer);
