@@ -234,6 +234,21 @@ fn time_that_runs_out_before_anything_was_allocated_costs_nothing() {
 }
 
 #[test]
+fn a_calls_own_timeout_tells_what_held_the_browser_up() {
+    let gateway = FakeGateway::start();
+    gateway.always_answers_allocations_with(Answer::status(429));
+    let sandbox = Sandbox::of(&gateway);
+
+    let said = sandbox.script_with(["--timeout", "1"], "1");
+
+    assert!(
+        said.fails_with(3).contains("no browser within --timeout: gateway allocation failed: HTTP 429"),
+        "{said:#?}"
+    );
+    gateway.assert_nothing_owed();
+}
+
+#[test]
 fn a_calls_own_timeout_ends_its_wait_and_the_answer_is_released() {
     let gateway = FakeGateway::start();
     let gate = Gate::closed();

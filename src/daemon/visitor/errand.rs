@@ -130,13 +130,17 @@ impl Errand {
     /// ends without one has not taken it.
     fn browser(&self, deadline: Option<Instant>) -> Result<(Connection, Vec<String>), NotBegun> {
         let answers = self.house.desk.want(self.id, &self.cancel);
-        let mut answer = self.next(&answers, deadline)?;
+        let mut held_up = None;
+        let mut answer = self.next(&answers, deadline, &held_up)?;
         // A client that is gone is noticed by whoever listens to it.
         self.tell(&Reply::Accepted);
         let mut has_waited = false;
         loop {
             match answer {
-                Answer::Progress(phase, why) => self.tell(&Reply::Progress { phase, elapsed_ms: 0, why }),
+                Answer::Progress(phase, why) => {
+                    held_up.clone_from(&why);
+                    self.tell(&Reply::Progress { phase, elapsed_ms: 0, why });
+                }
                 Answer::Ready { connection, warnings } => {
                     if has_waited {
                         self.tell(&Reply::Progress { phase: Phase::Running, elapsed_ms: 0, why: None });
@@ -148,11 +152,17 @@ impl Errand {
                 }
             }
             has_waited = true;
-            answer = self.next(&answers, deadline)?;
+            answer = self.next(&answers, deadline, &held_up)?;
         }
     }
 
-    fn next(&self, answers: &Receiver<Answer>, deadline: Option<Instant>) -> Result<Answer, NotBegun> {
+    /// The next answer; `held_up` is what the last one said of the wait.
+    fn next(
+        &self,
+        answers: &Receiver<Answer>,
+        deadline: Option<Instant>,
+        held_up: &Option<String>,
+    ) -> Result<Answer, NotBegun> {
         let answer = match deadline {
             Some(deadline) => answers.recv_timeout(deadline.saturating_duration_since(Instant::now())),
             None => answers.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -160,7 +170,7 @@ impl Errand {
         answer.map_err(|error| match error {
             RecvTimeoutError::Timeout => {
                 self.house.desk.tell(News::Gone(self.id));
-                NotBegun::with(no_time(), Vec::new())
+                NotBegun::with(no_time(held_up.as_deref()), Vec::new())
             }
             RecvTimeoutError::Disconnected if self.cancel.is_cancelled() => {
                 let fault = Fault::new(FaultCode::Cancelled, "cancelled while waiting for a browser");
@@ -214,7 +224,13 @@ fn script(run: Run, deadline: Option<Instant>) -> Script {
     }
 }
 
-fn no_time() -> Fault {
-    Fault::new(FaultCode::NoBrowser, "no browser within --timeout")
-        .hint("a longer --timeout leaves time for a cold start")
+fn no_time(held_up: Option<&str>) -> Fault {
+    let message = match held_up {
+        Some(why) => format!("no browser within --timeout: {why}"),
+        None => "no browser within --timeout".to_owned(),
+    };
+    Fault::new(FaultCode::NoBrowser, message).hint(
+        "a longer --timeout leaves time for a cold start; what the gateway still brings is released: \
+         `ghost-browser status` tells",
+    )
 }
