@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rhai::{Array, Dynamic, EvalAltResult, FnPtr, Map, Module, NativeCallContext};
 
-use super::args::{Options, text};
+use super::args::{Options, text, wrong};
 use super::cdp::Destination;
 use crate::cdp::{CallError, CdpEvent, Subscription};
 use crate::ids::SessionId;
@@ -120,6 +120,8 @@ impl Expectation {
     fn is_wanted(&self, call: &NativeCallContext, event: &Map) -> Native<bool> {
         let Some(matches) = &self.matches else { return Ok(true) };
         let params = event.get("params").cloned().unwrap_or_default();
-        matches.call_within_context::<bool>(call, (params,))
+        let answer = matches.call_within_context::<Dynamic>(call, (params,))?;
+        let no_answer = |_| wrong("what `where` gives", "true or false", &answer).at(call.call_position());
+        answer.as_bool().map_err(no_answer)
     }
 }
