@@ -103,6 +103,24 @@ fn what_cannot_be_told_is_an_error_with_its_class_and_place() {
 }
 
 #[test]
+fn a_small_value_that_refers_to_itself_without_end_in_sight_ends_the_script_and_not_the_daemon() {
+    let sandbox = Sandbox::local();
+    let doubled = |times: u32| format!("(()=>{{let a=[1,2,3,4];for(let i=0;i<{times};i++)a=[a,a];return a}})()");
+    assert_eq!(
+        sandbox.script(format!("js(\"{}\")", doubled(2))).value(),
+        "[[[1,2,3,4],[1,2,3,4]],[[1,2,3,4],[1,2,3,4]]]"
+    );
+
+    let said = sandbox.script(format!("try {{ js(\"{}\") }} catch {{ }}", doubled(28)));
+
+    assert!(said.fails_with(1).contains("the script holds more memory than a script may"), "{said:#?}");
+    let peak = sandbox.daemon().expect("a daemon").peak_mib();
+    assert!(peak < 700, "{peak} MiB");
+    assert_eq!(sandbox.script("js(\"1+1\")").value(), "2");
+    sandbox.stop();
+}
+
+#[test]
 fn the_browser_is_asked_for_no_more_than_the_expression_needs() {
     let gateway = FakeGateway::start();
     let sandbox = Sandbox::of(&gateway);

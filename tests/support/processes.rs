@@ -37,8 +37,17 @@ impl Process {
 
     /// The memory that it holds now, in MiB.
     pub fn resident_mib(&self) -> u64 {
+        self.status_mib("VmRSS:")
+    }
+
+    /// The most memory that it has held at once, in MiB.
+    pub fn peak_mib(&self) -> u64 {
+        self.status_mib("VmHWM:")
+    }
+
+    fn status_mib(&self, name: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) / 1024
     }
 

@@ -22,7 +22,7 @@ use crate::script::browser::{Browser, failure, map};
 use crate::script::context::{Context, with_context};
 use crate::script::error::{End, Failure, Thrown};
 use crate::script::memory::{self, Uncounted, uncounted};
-use crate::script::value::deep::{self, Untold};
+use crate::script::value::deep::{self, Undecoded, Untold};
 use crate::wire::FaultCode;
 
 type Native<T> = Result<T, Box<EvalAltResult>>;
@@ -116,9 +116,9 @@ impl Evaluation {
             Some(handle) => {
                 let params = self.await_params(browser, &handle);
                 let reply = self.call(context, browser, "Runtime.callFunctionOn", &params)?;
-                self.told(reply)
+                self.told(context, reply)
             }
-            None => self.told(reply),
+            None => self.told(context, reply),
         }
     }
 
@@ -240,13 +240,19 @@ impl Evaluation {
         format!("{} ms", self.within.as_millis())
     }
 
-    fn told(&self, mut reply: Map) -> Result<Dynamic, Failure> {
+    fn told(&self, context: &Context, mut reply: Map) -> Result<Dynamic, Failure> {
         if let Some(details) = take_map(&mut reply, "exceptionDetails") {
             return Err(exception(details).into());
         }
         let remote = take_map(&mut reply, "result").unwrap_or_default();
-        let told = if self.by_value { deep::plain(remote) } else { deep::decode(remote) };
-        told.map_err(|untold| cannot_tell(&untold).into())
+        let told = match self.by_value {
+            true => deep::plain(remote).map_err(Undecoded::from),
+            false => deep::decode(remote, &|| context.must_end()),
+        };
+        told.map_err(|undecoded| match undecoded {
+            Undecoded::Untold(untold) => cannot_tell(&untold).into(),
+            Undecoded::Ended(end) => end.into(),
+        })
     }
 }
 

@@ -3,11 +3,24 @@
 //! Deep serialisation names a type beside each value, which is how dates, maps, sets, `NaN` and DOM nodes
 //! arrive whole. What has no value of its own (a function, a promise, a cycle) is an [`Untold`] that
 //! names its class; nothing is quietly turned into `{}`.
+//!
+//! An object that is met again comes as a reference, and a script has no references: it gets a copy each time. A
+//! reply of a few kilobytes can thereby mean more than any memory holds, so a copy is made only where it has room.
 
 use std::collections::HashMap;
 use std::fmt;
 
 use rhai::{Array, Dynamic, ImmutableString, Map};
+
+use crate::script::error::End;
+use crate::script::memory;
+
+/// What a container takes beside its places: its box and the allocator's headers, about.
+const CONTAINER_BYTES: usize = 72;
+
+/// What so many entries of a map take together, about: they share a node, and it is allocated whole.
+const NODE_ENTRIES: usize = 11;
+const NODE_BYTES: usize = 480;
 
 /// A value that cannot be told to a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,18 +37,42 @@ impl fmt::Display for Untold {
     }
 }
 
-/// The value of a `RemoteObject` that was asked for with deep serialisation.
+/// Why a reply became no value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Undecoded {
+    /// It is, or holds, something with no value of its own.
+    Untold(Untold),
+    /// The script must end: it has no room for the value, or nobody waits for it.
+    Ended(End),
+}
+
+impl From<Untold> for Undecoded {
+    fn from(untold: Untold) -> Self {
+        Self::Untold(untold)
+    }
+}
+
+impl From<End> for Undecoded {
+    fn from(end: End) -> Self {
+        Self::Ended(end)
+    }
+}
+
+/// The value of a `RemoteObject` that was asked for with deep serialisation. `must_end` is asked at each value.
 ///
 /// # Errors
-/// [`Untold`]: it is, or holds, something with no value of its own.
-pub fn decode(mut remote: Map) -> Result<Dynamic, Untold> {
+/// [`Undecoded`]: it holds what cannot be told, or the script must end.
+pub fn decode(mut remote: Map, must_end: &dyn Fn() -> Option<End>) -> Result<Dynamic, Undecoded> {
     match remote.remove("deepSerializedValue").and_then(Dynamic::try_cast::<Map>) {
         Some(deep) => {
             let class = text(&remote, "className");
-            let outcome = Decoder::default().value(deep);
-            outcome.map_err(|untold| name_class(untold, class, &remote))
+            let decoder = Decoder { seen: HashMap::new(), bytes: 0, must_end };
+            decoder.outermost(deep).map_err(|undecoded| match undecoded {
+                Undecoded::Untold(untold) => name_class(untold, class, &remote).into(),
+                ended => ended,
+            })
         }
-        None => plain(remote),
+        None => Ok(plain(remote)?),
     }
 }
 
@@ -72,41 +109,73 @@ fn name_class(untold: Untold, class: Option<String>, remote: &Map) -> Untold {
     }
 }
 
-#[derive(Default)]
-struct Decoder {
+struct Decoder<'a> {
     /// Values that are told once and referred to after. `None` while one is still being read: a cycle.
-    seen: HashMap<i64, Option<Dynamic>>,
+    seen: HashMap<i64, Option<Known>>,
+    /// What all values so far take, about; copies too.
+    bytes: usize,
+    must_end: &'a dyn Fn() -> Option<End>,
 }
 
-impl Decoder {
-    fn value(&mut self, mut deep: Map) -> Result<Dynamic, Untold> {
+/// A value that may be referred to.
+struct Known {
+    value: Dynamic,
+    bytes: usize,
+}
+
+impl Known {
+    /// # Errors
+    /// The script's end where a copy has no room.
+    fn copy(&self) -> Result<Dynamic, End> {
+        // Copying is one step that nothing interrupts, so its size must be known before.
+        if !memory::has_room(self.bytes) {
+            return Err(End::Memory);
+        }
+        Ok(self.value.clone())
+    }
+}
+
+impl Decoder<'_> {
+    fn outermost(mut self, deep: Map) -> Result<Dynamic, Undecoded> {
+        self.value(deep)
+    }
+
+    fn value(&mut self, mut deep: Map) -> Result<Dynamic, Undecoded> {
+        if let Some(end) = (self.must_end)() {
+            return Err(end.into());
+        }
         let kind = text(&deep, "type").unwrap_or_default();
         let reference = deep.get("weakLocalObjectReference").and_then(|id| id.as_int().ok());
         let Some(value) = deep.remove("value") else {
             return self.without_value(&kind, reference);
         };
-        if let Some(id) = reference {
-            self.seen.insert(id, None);
-        }
-        let decoded = self.with_value(&kind, value)?;
-        if let Some(id) = reference {
-            self.seen.insert(id, Some(decoded.clone()));
-        }
-        Ok(decoded)
+        let Some(id) = reference else {
+            return self.with_value(&kind, value);
+        };
+        self.seen.insert(id, None);
+        let before = self.bytes;
+        let value = self.with_value(&kind, value)?;
+        let known = Known { value, bytes: self.bytes.saturating_sub(before) };
+        let copy = known.copy()?;
+        self.seen.insert(id, Some(known));
+        Ok(copy)
     }
 
-    fn without_value(&self, kind: &str, reference: Option<i64>) -> Result<Dynamic, Untold> {
+    fn without_value(&mut self, kind: &str, reference: Option<i64>) -> Result<Dynamic, Undecoded> {
         match (kind, reference.and_then(|id| self.seen.get(&id))) {
             ("undefined" | "null", _) => Ok(Dynamic::UNIT),
-            (_, Some(Some(value))) => Ok(value.clone()),
-            (_, Some(None)) => Err(untold("a cycle", false)),
+            (_, Some(Some(known))) => {
+                self.bytes = self.bytes.saturating_add(known.bytes);
+                Ok(known.copy()?)
+            }
+            (_, Some(None)) => Err(untold("a cycle", false).into()),
             ("array" | "set" | "nodelist" | "htmlcollection", None) => Ok(Array::new().into()),
             ("object" | "map", None) => Ok(Map::new().into()),
-            _ => Err(untold(kind, matches!(kind, "typedarray" | "proxy" | "error"))),
+            _ => Err(without_form(kind).into()),
         }
     }
 
-    fn with_value(&mut self, kind: &str, value: Dynamic) -> Result<Dynamic, Untold> {
+    fn with_value(&mut self, kind: &str, value: Dynamic) -> Result<Dynamic, Undecoded> {
         match kind {
             "number" => Ok(number(value)),
             "string" | "boolean" | "bigint" | "date" => Ok(value),
@@ -114,36 +183,57 @@ impl Decoder {
             "object" => self.pairs(value).map(Pairs::into_map),
             "map" => self.pairs(value).map(Pairs::into_map_or_pairs),
             "regexp" => Ok(regexp(value)),
-            "node" => Ok(node(value)),
-            _ => Err(untold(kind, matches!(kind, "typedarray" | "proxy" | "error"))),
+            "node" => Ok(self.node(value)),
+            _ => Err(without_form(kind).into()),
         }
     }
 
-    fn items(&mut self, value: Dynamic) -> Result<Dynamic, Untold> {
+    fn items(&mut self, value: Dynamic) -> Result<Dynamic, Undecoded> {
         let items = value.into_array().unwrap_or_default();
-        let decoded: Result<Array, Untold> = items.into_iter().map(|item| self.inner(item)).collect();
+        self.takes(CONTAINER_BYTES + items.len() * size_of::<Dynamic>());
+        let decoded: Result<Array, Undecoded> = items.into_iter().map(|item| self.inner(item)).collect();
         decoded.map(Dynamic::from_array)
     }
 
     /// `[[key, value], …]`; a key is a string or a value of its own.
-    fn pairs(&mut self, value: Dynamic) -> Result<Pairs, Untold> {
+    fn pairs(&mut self, value: Dynamic) -> Result<Pairs, Undecoded> {
         let items = value.into_array().unwrap_or_default();
+        self.takes(map_bytes(items.len()));
         let mut pairs = Vec::with_capacity(items.len());
         for item in items {
             let mut pair = item.into_array().unwrap_or_default().into_iter();
             let key = pair.next().unwrap_or_default();
             let value = pair.next().unwrap_or_default();
+            // A copy of a string shares its text, but that of a map has its keys anew.
+            self.takes(key.as_immutable_string_ref().map_or(CONTAINER_BYTES, |key| key.len()));
             pairs.push((self.inner(key)?, self.inner(value)?));
         }
         Ok(Pairs(pairs))
     }
 
-    fn inner(&mut self, value: Dynamic) -> Result<Dynamic, Untold> {
+    fn node(&mut self, value: Dynamic) -> Dynamic {
+        let node = node(value);
+        let attributes =
+            node.as_map_ref().ok().and_then(|node| node["attributes"].as_map_ref().ok().map(|map| map.len()));
+        self.takes(map_bytes(0) + NODE_BYTES + map_bytes(attributes.unwrap_or(0)));
+        node
+    }
+
+    fn inner(&mut self, value: Dynamic) -> Result<Dynamic, Undecoded> {
         match value.try_cast_result::<Map>() {
             Ok(deep) => self.value(deep),
             Err(plain) => Ok(plain),
         }
     }
+
+    fn takes(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+/// What a map with so many entries takes, about.
+fn map_bytes(entries: usize) -> usize {
+    CONTAINER_BYTES + entries.div_ceil(NODE_ENTRIES) * NODE_BYTES
 }
 
 struct Pairs(Vec<(Dynamic, Dynamic)>);
@@ -197,6 +287,10 @@ fn node(value: Dynamic) -> Dynamic {
     node.insert("name".into(), name.unwrap_or_default());
     node.insert("attributes".into(), map.remove("attributes").unwrap_or_else(|| Map::new().into()));
     node.into()
+}
+
+fn without_form(kind: &str) -> Untold {
+    untold(kind, matches!(kind, "typedarray" | "proxy" | "error"))
 }
 
 fn untold(class: &str, by_value_helps: bool) -> Untold {

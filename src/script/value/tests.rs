@@ -4,8 +4,11 @@ use proptest::prelude::*;
 use rhai::{Dynamic, Map};
 use serde_json::Value;
 
-use super::deep::{Untold, decode, plain};
+use super::deep::{self, Undecoded, Untold, plain};
 use super::{DEPTH_LIMIT, Form, ParseFailure, Refusal, parse, show, write};
+use crate::cancel::CancelReason;
+use crate::script::error::End;
+use crate::script::memory::{Meter, is_over, used};
 
 fn round(text: &str, form: Form) -> String {
     write(&parse(text).unwrap(), form).unwrap()
@@ -150,6 +153,13 @@ fn remote(text: &str) -> Map {
     parse(text).unwrap().try_cast::<Map>().unwrap()
 }
 
+fn decode(remote: Map) -> Result<Dynamic, Untold> {
+    deep::decode(remote, &|| None).map_err(|undecoded| match undecoded {
+        Undecoded::Untold(untold) => untold,
+        Undecoded::Ended(end) => panic!("{end:?}"),
+    })
+}
+
 fn deep(serialised: &str) -> Result<String, Untold> {
     let text = format!("{{\"type\":\"object\",\"className\":\"Thing\",\"deepSerializedValue\":{serialised}}}");
     decode(remote(&text)).map(|value| write(&value, Form::Shown).unwrap())
@@ -194,6 +204,44 @@ fn what_has_no_value_is_named_by_its_class() {
     assert_eq!(decode(remote(function)).unwrap_err().class, "Function");
     let error = r#"{"type":"object","subtype":"error","className":"TypeError","description":"TypeError: bad\n    at x","deepSerializedValue":{"type":"error"}}"#;
     assert_eq!(decode(remote(error)).unwrap_err().class, "TypeError: bad");
+}
+
+/// An array of itself twice, so many times over: `innermost` is the one that holds something.
+fn doubled(times: usize, innermost: &str) -> Map {
+    let mut deep = format!(r#"{{"type":"array","weakLocalObjectReference":0,"value":[{innermost}]}}"#);
+    for id in 1..=times {
+        let again = format!(r#"{{"type":"array","weakLocalObjectReference":{}}}"#, id - 1);
+        deep = format!(r#"{{"type":"array","weakLocalObjectReference":{id},"value":[{deep},{again}]}}"#);
+    }
+    remote(&format!(r#"{{"type":"object","className":"Array","deepSerializedValue":{deep}}}"#))
+}
+
+#[test]
+fn what_is_referred_to_again_and_again_is_copied_only_while_there_is_room() {
+    for innermost in [
+        r#"{"type":"number","value":1}"#,
+        r#"{"type":"object","value":[["a",{"type":"number","value":1}]]}"#,
+        r#"{"type":"map","value":[[{"type":"number","value":1},{"type":"number","value":1}]]}"#,
+        r#"{"type":"node","value":{"nodeType":1,"localName":"p","attributes":{"id":"x"},"backendNodeId":7}}"#,
+    ] {
+        let _meter = Meter::start(8 << 20);
+        let must_end = || {
+            assert!(used() < 9 << 20, "{innermost}: {}", used());
+            is_over().then_some(End::Memory)
+        };
+
+        assert!(deep::decode(doubled(5, innermost), &must_end).is_ok());
+        assert_eq!(deep::decode(doubled(60, innermost), &must_end).unwrap_err(), End::Memory.into());
+    }
+}
+
+#[test]
+fn what_nobody_waits_for_is_read_no_further() {
+    let cancelled = || Some(End::from(CancelReason::Interrupted));
+
+    let undecoded = deep::decode(doubled(3, r#"{"type":"number","value":1}"#), &cancelled).unwrap_err();
+
+    assert_eq!(undecoded, End::from(CancelReason::Interrupted).into());
 }
 
 #[test]
