@@ -4,16 +4,16 @@
 //! owed any more. Daemon and keeper hold one lock on it, through one open file: while either lives, the debt is being paid.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,10 @@ const SUFFIX: &str = "note";
 const LOCAL: &str = "local";
 /// More than any note is long.
 const SIZE_LIMIT: u64 = 4096;
+/// The mode of a note that somebody told of and took away unpaid. Whoever still has it open must not take it for paid.
+const TOLD: u32 = 0o400;
+/// How long others may take to look at a note: while they do, it is locked.
+const A_LOOK: Duration = Duration::from_millis(300);
 
 /// Where a session's notes are, and what they say.
 #[derive(Debug, Clone)]
@@ -100,7 +104,7 @@ impl Note {
 pub enum Settled {
     /// Whoever held it has removed it: the browser is released.
     Paid,
-    /// Nobody holds it, and nobody paid. It is removed now.
+    /// Nobody holds it, and nobody paid. It is removed now, by us or by another who settled it.
     Abandoned,
     /// Somebody still holds it.
     Held,
@@ -130,17 +134,22 @@ impl FoundNote {
 
     /// Waits until nobody holds the note, at most until `deadline`; one that was left unpaid is then removed: whoever asked tells of it.
     pub fn settle(self, deadline: Instant) -> Settled {
-        if self.is_locked() && !self.is_let_go(deadline) {
-            return Settled::Held;
+        let deadline = deadline.max(Instant::now() + A_LOOK);
+        match self.is_ours() || self.is_let_go(deadline) {
+            false => Settled::Held,
+            true if self.is_named() => {
+                // One that stays is told of again; that it is unpaid is true in any case.
+                let _ = self.take_away();
+                Settled::Abandoned
+            }
+            true if self.is_told() => Settled::Abandoned,
+            true => Settled::Paid,
         }
-        match self.is_named() {
-            false => Settled::Paid,
-            true => match self.clear() {
-                Ok(()) => Settled::Abandoned,
-                // Somebody else looks at it in this moment, and tells of it.
-                Err(_) => Settled::Held,
-            },
-        }
+    }
+
+    /// Takes the lock where nobody has it. Exclusive, so that of many who settle a note each sees what the one before did.
+    fn is_ours(&self) -> bool {
+        lock(&self.file, libc::LOCK_EX | libc::LOCK_NB).is_ok()
     }
 
     /// Waits for the lock on a thread of its own, since the kernel's wait has no end; one that stays behind ends with the process.
@@ -148,9 +157,8 @@ impl FoundNote {
         let Ok(file) = self.file.try_clone() else { return false };
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
-            let is_ours = lock(&file, libc::LOCK_SH).is_ok();
-            let _ = lock(&file, libc::LOCK_UN);
-            // Nobody may listen any more.
+            let is_ours = lock(&file, libc::LOCK_EX).is_ok();
+            // Nobody may listen any more: then the lock ends with the file.
             let _ = tell.send(is_ours);
         });
         told.recv_timeout(deadline.saturating_duration_since(Instant::now())).unwrap_or(false)
@@ -164,12 +172,14 @@ impl FoundNote {
         }
     }
 
-    /// Removes a note that nobody holds.
-    ///
-    /// # Errors
-    /// `WouldBlock` when somebody does; the file system's own.
-    pub fn clear(self) -> io::Result<()> {
-        lock(&self.file, libc::LOCK_EX | libc::LOCK_NB)?;
+    /// Whether somebody has told of it and taken it away unpaid.
+    fn is_told(&self) -> bool {
+        self.file.metadata().is_ok_and(|data| data.mode() & 0o777 == TOLD)
+    }
+
+    /// Removes a note that was left unpaid, marked first: its name alone says nothing to those who have it open.
+    fn take_away(&self) -> io::Result<()> {
+        self.file.set_permissions(Permissions::from_mode(TOLD))?;
         remove(&self.path)
     }
 
@@ -216,7 +226,7 @@ impl FoundNote {
 
     /// When the browser was asked for.
     pub fn when(&self) -> SystemTime {
-        UNIX_EPOCH + std::time::Duration::from_secs(self.text.when)
+        UNIX_EPOCH + Duration::from_secs(self.text.when)
     }
 }
 
@@ -279,7 +289,7 @@ fn unique_name(key: &str) -> String {
     format!("{key}.{}-{next}-{moment:x}", process::id())
 }
 
-fn since_1970() -> std::time::Duration {
+fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
@@ -301,8 +311,6 @@ fn lock(file: &File, operation: i32) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     fn place(folder: &tempfile::TempDir) -> NotePlace {
@@ -331,12 +339,12 @@ mod tests {
         drop(note);
         assert!(only(&place).is_locked());
         assert!(only(&place).is_locked());
-        let refused = only(&place).clear().unwrap_err();
+        let held = only(&place).settle(Instant::now());
         drop(keepers);
 
-        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(held, Settled::Held);
         assert!(!only(&place).is_locked());
-        only(&place).clear().unwrap();
+        assert_eq!(only(&place).settle(Instant::now()), Settled::Abandoned);
         assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
     }
 
@@ -349,6 +357,50 @@ mod tests {
         lock(&one.file, libc::LOCK_SH).unwrap();
 
         assert!(!other.is_locked());
+    }
+
+    #[test]
+    fn a_look_at_an_abandoned_note_does_not_make_it_somebodys() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = place(&folder);
+        drop(Note::create(&place).unwrap());
+        let (one, other) = (only(&place), only(&place));
+        lock(&one.file, libc::LOCK_SH).unwrap();
+        let settling = thread::spawn(move || other.settle(Instant::now() + Duration::from_secs(60)));
+
+        drop(one);
+
+        assert_eq!(settling.join().unwrap(), Settled::Abandoned);
+    }
+
+    #[test]
+    fn an_unpaid_note_that_another_took_away_is_not_paid() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = place(&folder);
+        let note = Note::create(&place).unwrap();
+        let later = Instant::now() + Duration::from_secs(60);
+        let found: Vec<_> = (0..4).map(|_| only(&place)).collect();
+        let settling: Vec<_> = found.into_iter().map(|note| thread::spawn(move || note.settle(later))).collect();
+
+        drop(note);
+
+        let settled: Vec<_> = settling.into_iter().map(|one| one.join().unwrap()).collect();
+        assert_eq!(settled, [Settled::Abandoned; 4]);
+    }
+
+    #[test]
+    fn a_note_that_its_holder_took_away_is_paid_to_everyone_who_waited() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = place(&folder);
+        let note = Note::create(&place).unwrap();
+        let later = Instant::now() + Duration::from_secs(60);
+        let found: Vec<_> = (0..4).map(|_| only(&place)).collect();
+        let settling: Vec<_> = found.into_iter().map(|note| thread::spawn(move || note.settle(later))).collect();
+
+        note.paid().unwrap();
+
+        let settled: Vec<_> = settling.into_iter().map(|one| one.join().unwrap()).collect();
+        assert_eq!(settled, [Settled::Paid; 4]);
     }
 
     #[test]

@@ -18,9 +18,13 @@ mod release;
 mod start;
 mod stop;
 
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
 use nix::sys::signal::Signal;
 
-use support::{CloseReply, FakeGateway, Process, Sandbox, Seen};
+use support::{CloseReply, FakeGateway, PATIENCE, Process, Running, Sandbox, Seen};
 
 /// A script that says that it runs, and goes on until it is ended.
 const ENDLESS: &str = "print(\"runs\"); sleep(600)";
@@ -45,6 +49,20 @@ fn warnings(said: &support::Said) -> Vec<&str> {
 /// Kills a process as nothing can be done about.
 fn kill(process: &Process) {
     process.signal(Signal::SIGKILL);
+}
+
+/// Waits until a call waits for the lock of a note.
+fn wait_for_lock_of_note(call: &Running) {
+    let pid = call.pid().to_string();
+    let waits = |line: &str| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        fields.get(1) == Some(&"->") && fields.get(5) == Some(&pid.as_str())
+    };
+    let until = Instant::now() + PATIENCE;
+    while !fs::read_to_string("/proc/locks").unwrap().lines().any(waits) {
+        assert!(Instant::now() < until, "it waits for no note");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Daemon and keeper of a session that has both.

@@ -1,7 +1,9 @@
 //! `stop` meets everything: no hang, no orphan, true answers.
 
-use crate::ENDLESS;
+use nix::sys::signal::Signal;
+
 use crate::support::{FakeGateway, ReleaseAnswer, Said, Sandbox, ms};
+use crate::{ENDLESS, daemon_and_keeper, kill, wait_for_lock_of_note};
 
 /// What a stop may truly say.
 fn is_true(said: &Said) -> bool {
@@ -24,6 +26,49 @@ fn many_stops_at_once_all_tell_the_truth() {
     gateway.assert_nothing_owed();
     assert_eq!((gateway.allocations(), gateway.deletes()), (1, 1));
     sandbox.assert_nothing_left();
+}
+
+#[test]
+fn many_stops_that_wait_for_one_keeper_in_vain_all_say_so() {
+    let gateway = FakeGateway::start();
+    gateway.answers_releases_with([500; 50]);
+    let sandbox = Sandbox::of(&gateway);
+    sandbox.script("1").quietly();
+    let (daemon, keeper) = daemon_and_keeper(&sandbox);
+    kill(&daemon);
+    let stops: Vec<_> = (0..4).map(|_| sandbox.spawn(["stop"], "")).collect();
+    stops.iter().for_each(wait_for_lock_of_note);
+
+    kill(&keeper);
+
+    for stop in stops {
+        let said = stop.wait();
+        assert!(said.fails_with(5).contains("may still be running and billed"), "{said:#?}");
+        assert_eq!(said.stdout, "");
+    }
+    assert_eq!(sandbox.stop().quietly(), "browser already stopped", "it was told");
+    assert_eq!(gateway.owed().len(), 1);
+}
+
+#[test]
+fn many_stops_of_what_nobody_pays_blame_no_keeper() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    sandbox.script("1").quietly();
+    let (daemon, keeper) = daemon_and_keeper(&sandbox);
+    daemon.signal(Signal::SIGSTOP);
+    kill(&keeper);
+    kill(&daemon);
+    sandbox.wait_for_status("nobody left", |status| status["state"] == "release-unknown");
+
+    let stops: Vec<_> = (0..8).map(|_| sandbox.spawn(["stop"], "")).collect();
+    let said: Vec<_> = stops.into_iter().map(|stop| stop.wait()).collect();
+
+    let tells = |said: &Said| said.code == Some(5) && said.stderr.contains("may still be running and billed");
+    let comes_late = |said: &Said| said.code == Some(0) && said.stdout == "browser already stopped\n";
+    assert!(said.iter().all(|said| tells(said) || comes_late(said)), "{said:#?}");
+    assert!(said.iter().any(tells), "{said:#?}");
+    assert_eq!(gateway.owed().len(), 1);
 }
 
 #[test]
