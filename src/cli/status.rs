@@ -49,15 +49,30 @@ pub(super) fn all(places: &Places) -> Vec<Status> {
     found
 }
 
-/// What an earlier daemon left is the next one's to tell of.
+/// What an earlier daemon left is the next one's to tell of. Where that one holds nothing, it is the state.
 fn with_debts(mut status: Status, left: &LeftBehind) -> Status {
-    match left.paid_beside(status.pid) {
+    let paid_beside = left.paid_beside(status.pid);
+    match paid_beside {
         0 => {}
         1 => status.debts.push(PAID_BESIDE.to_owned()),
         many => status.debts.push(format!("{PAID_BESIDE} ({many} of them)")),
     }
     status.debts.extend(left.unknown.iter().map(Fault::to_string));
+    if status.state == StatusState::Stopped {
+        status.state = state_of(paid_beside, left);
+    }
     status
+}
+
+/// The state where nothing is held but debts.
+fn state_of(paid: usize, left: &LeftBehind) -> StatusState {
+    if paid > 0 {
+        StatusState::ReleaseFailed
+    } else if left.unknown.is_empty() {
+        StatusState::Stopped
+    } else {
+        StatusState::ReleaseUnknown
+    }
 }
 
 fn warn_of_refused(door: &Door) {
@@ -80,13 +95,7 @@ fn absent(Noted { gateway, workspace, name, left }: Noted) -> Status {
     if !left.held.is_empty() {
         debts.insert(0, BEING_PAID.to_owned());
     }
-    let state = if !left.held.is_empty() {
-        StatusState::ReleaseFailed
-    } else if left.unknown.is_empty() {
-        StatusState::Stopped
-    } else {
-        StatusState::ReleaseUnknown
-    };
+    let state = state_of(left.held.len(), &left);
     Status {
         state,
         gateway,

@@ -5,9 +5,9 @@ use super::call::Call;
 use super::exit::Exit;
 use super::status::{self, first_line};
 use super::{output, render};
-use crate::client::notes::{self, Whose};
+use crate::client::notes::{self, Living, Whose, both, unconfirmed};
 use crate::client::{Connection, Door, Live, stale};
-use crate::wire::{Fault, FaultCode, Status, Stopped};
+use crate::wire::{Fault, Status, Stopped};
 
 pub(super) fn stop(call: &Call, options: &StopOptions) -> Exit {
     let exit = match options.all {
@@ -24,37 +24,16 @@ fn stop_one(call: &Call) -> Result<Exit, Fault> {
     let door = call.door()?;
     let found = door.find().map_err(unconfirmed)?;
     let told = found.map(|connection| connection.stop().map_err(unconfirmed)).transpose()?.flatten();
-    let whose = Whose::Session(&door.session.key);
-    if let Some(stopped) = told {
-        // The keeper of an earlier daemon may still be paying. Where a daemon lives, notes are held by that one, too.
-        let left = match door.find()? {
-            None => notes::settle(&door.places, &whose),
-            Some(_) => notes::clear(&door.places, &whose),
-        };
-        return report(&both(stopped, left));
+    // The keeper of an earlier daemon may still be paying, whether one lives or not.
+    let left = door.settle();
+    if told.is_none() {
+        stale::clear(&door.places, Some(&door.session.key));
+        if left == Stopped::default() {
+            refuse_blindness(&door)?;
+            name_others(&door);
+        }
     }
-    // No daemon, or one that ended under our hands: what it left behind tells the rest.
-    let settled = notes::settle(&door.places, &whose);
-    stale::clear(&door.places, Some(&door.session.key));
-    if settled == Stopped::default() {
-        refuse_blindness(&door)?;
-        name_others(&door);
-    }
-    report(&settled)
-}
-
-/// A daemon that does not answer may hold a browser: for `stop` that is no lack of one.
-fn unconfirmed(fault: Fault) -> Fault {
-    match fault.code {
-        FaultCode::NoBrowser => Fault { code: FaultCode::ReleaseUnconfirmed, ..fault },
-        _ => fault,
-    }
-}
-
-fn both(mut stopped: Stopped, left: Stopped) -> Stopped {
-    stopped.released += left.released;
-    stopped.unconfirmed.extend(left.unconfirmed);
-    stopped
+    report(&both(told.unwrap_or_default(), left))
 }
 
 /// Where no state folder could be looked into, nothing is known.
@@ -109,14 +88,10 @@ fn stop_all(call: &Call) -> Result<Exit, Fault> {
     let places = call.places();
     let mut exit = Exit::OK;
     let mut released = 0;
-    let mut owing = Vec::new();
     for live in Door::all(&places) {
         match stop_live(&live) {
             Ok(stopped) => {
                 released += stopped.released;
-                if !stopped.unconfirmed.is_empty() {
-                    owing.extend(live.files.key());
-                }
                 exit = exit.or(tell_one(&live.status, &stopped)?);
             }
             Err(fault) => {
@@ -125,7 +100,9 @@ fn stop_all(call: &Call) -> Result<Exit, Fault> {
             }
         }
     }
-    let settled = notes::settle(&places, &Whose::AllBut(&owing));
+    let left = notes::find(&places, &Whose::AllBut(&[]));
+    let living: Vec<_> = Door::all(&places).iter().filter_map(living).collect();
+    let settled = left.settle_beside(&living);
     stale::clear(&places, None);
     settled.unconfirmed.iter().for_each(render::error);
     if released + settled.released == 0 && exit == Exit::OK && settled.unconfirmed.is_empty() {
@@ -143,6 +120,11 @@ fn stop_live(live: &Live) -> Result<Stopped, Fault> {
         None => None,
     };
     Ok(stopped.unwrap_or_default())
+}
+
+/// One that stays, since a release of its own failed or somebody else runs a script there.
+fn living(live: &Live) -> Option<Living> {
+    Some(Living { key: live.files.key()?, pid: live.status.pid? })
 }
 
 fn tell_one(status: &Status, stopped: &Stopped) -> Result<Exit, Fault> {

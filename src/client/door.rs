@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use super::connection::{Connection, PATIENCE, Peer};
 use super::interrupt;
-use super::notes::{self, Whose};
+use super::notes::{self, Living, Whose, both};
 use super::run::{Listener, Outcome, Sent, run};
 use super::start::{Program, StartLock, start};
 use super::vault::Vault;
 use crate::config::Settings;
 use crate::launch::Launch;
 use crate::places::Places;
-use crate::wire::{Fault, FaultCode, Run, Status, StatusState};
+use crate::wire::{Fault, FaultCode, Run, Status, StatusState, Stopped};
 use crate::workspace::{Session, SessionFiles};
 
 /// The way to one session's daemon.
@@ -118,11 +118,26 @@ impl Door {
             .hint("the script did not run; `ghost-browser status` tells what is left"))
     }
 
-    /// A daemon that somebody else ended first tells nothing of our stop: what it left behind does.
+    /// What the daemon told of our stop, and what it could not: an earlier one's debts, and everything where somebody else
+    /// ended it first.
     fn stopped(&self, mut outcome: Outcome) -> Outcome {
-        let whose = Whose::Session(&self.session.key);
-        outcome.stopped = outcome.stopped.or_else(|| Some(notes::settle(&self.places, &whose)));
+        outcome.stopped = Some(both(outcome.stopped.unwrap_or_default(), self.settle()));
         outcome
+    }
+
+    /// Waits for the keepers of daemons that are gone, and tells what came of the debts. A daemon that lives tells of its own.
+    pub fn settle(&self) -> Stopped {
+        let left = notes::find(&self.places, &Whose::Session(&self.session.key));
+        if left.is_empty() {
+            return Stopped::default();
+        }
+        match self.find_within(notes::PATIENCE) {
+            Ok(living) => {
+                let living = living.map(|daemon| Living { key: self.session.key.to_string(), pid: daemon.peer().pid });
+                left.settle_beside(living.as_slice())
+            }
+            Err(fault) => Stopped { released: 0, unconfirmed: vec![notes::unconfirmed(fault)] },
+        }
     }
 
     /// `None` when the daemon ended as soon as it was started: somebody's `stop` was quicker.

@@ -10,15 +10,28 @@ use crate::wire::{Fault, FaultCode, Stopped};
 use crate::workspace::SessionKey;
 
 /// How long `stop` waits for keepers that are paying.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whose notes are meant.
 pub enum Whose<'a> {
     /// One session's.
     Session(&'a SessionKey),
-    /// Everyone's but those of the sessions whose daemons live and speak for themselves.
+    /// Everyone's but those of these sessions.
     AllBut(&'a [String]),
 }
+
+/// A daemon that lives. It speaks for the notes that it wrote, and for no others.
+#[derive(Debug, PartialEq)]
+pub struct Living {
+    /// Its session's key.
+    pub key: String,
+    /// Its process.
+    pub pid: u32,
+}
+
+/// Notes that were found, for whoever settles them.
+#[derive(Debug)]
+pub struct Unsettled(Vec<FoundNote>);
 
 /// The debts of sessions whose daemons are gone.
 #[derive(Debug, Default)]
@@ -76,31 +89,55 @@ impl Noted {
     }
 }
 
-/// Waits for the keepers that are paying, then tells what came of it and clears the notes that nobody holds.
-pub fn settle(places: &Places, whose: &Whose<'_>) -> Stopped {
-    let deadline = Instant::now() + PATIENCE;
-    settle_until(places, whose, deadline)
+/// Finds what is to be settled.
+pub fn find(places: &Places, whose: &Whose<'_>) -> Unsettled {
+    Unsettled(notes(places, whose))
 }
 
-/// Tells of the notes that nobody holds and clears them; waits for nothing.
-pub fn clear(places: &Places, whose: &Whose<'_>) -> Stopped {
-    settle_until(places, whose, Instant::now())
-}
-
-fn settle_until(places: &Places, whose: &Whose<'_>, deadline: Instant) -> Stopped {
-    let waits = deadline > Instant::now();
-    let mut stopped = Stopped::default();
-    for note in notes(places, whose) {
-        let (held, lost) = (held(&note), unknown(&note));
-        match note.settle(deadline) {
-            Settled::Paid => stopped.released += 1,
-            Settled::Abandoned => stopped.unconfirmed.push(lost),
-            Settled::Held if waits => stopped.unconfirmed.push(held),
-            // Its daemon lives, and has told of it.
-            Settled::Held => {}
-        }
+impl Unsettled {
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
+
+    /// Waits for the keepers that are paying, then tells what came of it and clears the notes that nobody holds. Those of
+    /// `living` daemons are left alone. They are to be looked for after the notes: one that starts later has none of these.
+    pub fn settle_beside(self, living: &[Living]) -> Stopped {
+        let deadline = Instant::now() + PATIENCE;
+        let mut stopped = Stopped::default();
+        for note in self.0.into_iter().filter(|note| !living.iter().any(|daemon| daemon.has_written(note))) {
+            let (held, lost) = (held(&note), unknown(&note));
+            match note.settle(deadline) {
+                Settled::Paid => stopped.released += 1,
+                Settled::Abandoned => stopped.unconfirmed.push(lost),
+                Settled::Held => stopped.unconfirmed.push(held),
+            }
+        }
+        stopped
+    }
+}
+
+impl Living {
+    fn has_written(&self, note: &FoundNote) -> bool {
+        (note.key(), note.writer()) == (self.key.as_str(), Some(self.pid))
+    }
+}
+
+/// What two of them told.
+#[must_use]
+pub fn both(mut stopped: Stopped, left: Stopped) -> Stopped {
+    stopped.released += left.released;
+    stopped.unconfirmed.extend(left.unconfirmed);
     stopped
+}
+
+/// A daemon that does not answer may hold a browser: for whoever stops that is no lack of one.
+#[must_use]
+pub fn unconfirmed(fault: Fault) -> Fault {
+    match fault.code {
+        FaultCode::NoBrowser => Fault { code: FaultCode::ReleaseUnconfirmed, ..fault },
+        _ => fault,
+    }
 }
 
 fn notes(places: &Places, whose: &Whose<'_>) -> Vec<FoundNote> {
@@ -115,7 +152,7 @@ fn notes(places: &Places, whose: &Whose<'_>) -> Vec<FoundNote> {
 }
 
 fn unknown(note: &FoundNote) -> Fault {
-    let message = format!("{}: its daemon and keeper were killed{}", note.what_is_left(), ago(note));
+    let message = format!("{}: its daemon and keeper are gone{}", note.what_is_left(), ago(note));
     Fault::new(FaultCode::ReleaseUnconfirmed, message).hint(if note.is_local() {
         "a Chromium ends by itself when its daemon is gone; `pgrep -f remote-debugging-pipe` finds one that does not"
     } else {

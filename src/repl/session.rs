@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use super::{Frame, Means, commands, pretty};
+use crate::client::notes::both;
 use crate::client::{Conversation, Outcome, Start, interrupt, unwritable};
 use crate::script;
 use crate::script::reading::{self, Kind};
@@ -86,7 +87,8 @@ impl<'m> Session<'m> {
     /// Releases every browser; what the lines defined stays.
     pub(super) fn stop(&mut self) -> Option<FaultCode> {
         let failure = match self.conversation.release() {
-            Ok(Some(stopped)) => self.frame.stopped(&stopped),
+            // The daemon tells of its own; an earlier one's keeper may still be paying.
+            Ok(Some(stopped)) => self.frame.stopped(&both(stopped, self.means.door.settle())),
             Ok(None) => self.frame.stop(),
             Err(fault) => {
                 self.frame.error(&fault);

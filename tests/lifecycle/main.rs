@@ -1,12 +1,13 @@
 //! A paid browser is never lost: the life of a browser and of its debt, whatever goes wrong, as the gateway's ledger saw
 //! it.
 //!
-//! One file per kind: `races`, `builds`, `start`, `cancel`, `idle`, `death`, `callers`, `release`, `debts`, `stop`. Where
+//! One file per kind: `races`, `beside`, `builds`, `start`, `cancel`, `idle`, `death`, `callers`, `release`, `debts`, `stop`. Where
 //! the fault concerns processes and files, the same is shown on a real Chromium.
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod beside;
 mod builds;
 mod callers;
 mod cancel;
