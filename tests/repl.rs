@@ -15,7 +15,7 @@ use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
-use support::{FakeGateway, PATIENCE, Reaction, Sandbox};
+use support::{FakeGateway, Gate, PATIENCE, Reaction, ReleaseAnswer, Sandbox};
 
 const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
@@ -425,6 +425,28 @@ fn commands_of_the_prompt_tell_and_release() {
     assert_eq!(terminal.leaves(), Some(0));
     sandbox.stop();
     assert_eq!(gateway.allocations(), 2);
+    gateway.assert_nothing_owed();
+}
+
+#[test]
+fn ctrl_c_ends_the_wait_for_a_release_that_goes_on() {
+    let gateway = FakeGateway::start();
+    let gate = Gate::closed();
+    gateway.answers_releases_with([ReleaseAnswer::Behind(gate.clone())]);
+    let sandbox = Sandbox::of(&gateway);
+    let mut terminal = Terminal::open(&sandbox);
+    terminal.says("let kept = 5; print(\"re\" + \"ady\")", "\r\nready");
+    terminal.types(":stop\r");
+    gateway.wait_for("DELETE", "", 1);
+
+    terminal.types(CTRL_C);
+
+    terminal.waits_for("interrupted before the daemon answered");
+    terminal.waits_for("ghost> ");
+    gate.open();
+    terminal.says("kept", "what earlier lines defined: the line did not run");
+    assert_eq!(terminal.leaves(), Some(0));
+    sandbox.stop();
     gateway.assert_nothing_owed();
 }
 

@@ -109,6 +109,27 @@ fn a_second_signal_leaves_at_once_and_the_release_goes_on() {
 }
 
 #[test]
+fn a_signal_ends_a_call_whose_daemon_is_suspended() {
+    for (options, told) in [(&[][..], 1), (&["--stop"], 2)] {
+        let (gateway, sandbox) = with_a_used_browser();
+        let daemon = sandbox.daemon().unwrap();
+        let code = ["-e", "print(\"begun\"); sleep(60);"];
+        let mut running = sandbox.spawn([&["run"], options, &code].concat(), "");
+        running.line();
+        daemon.signal(Signal::SIGSTOP);
+
+        running.signal(Signal::SIGTERM);
+
+        let said = running.wait();
+        assert_eq!(said.fails_with(130).matches("daemon does not answer").count(), told, "{said:#?}");
+        daemon.signal(Signal::SIGCONT);
+        sandbox.wait_for_status("the script's end", |status| status["scripts"] == 0);
+        sandbox.stop();
+        gateway.assert_nothing_owed();
+    }
+}
+
+#[test]
 fn ctrl_c_in_the_terminal_that_started_the_daemon_reaches_the_script_alone() {
     let gateway = FakeGateway::start();
     let sandbox = Sandbox::of(&gateway);

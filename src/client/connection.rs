@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::interrupt;
 use crate::wire::{BUILD, Fault, FaultCode, PROTOCOL, Reply, Request, Status, Stopped, read_frame, write_frame};
 use crate::workspace::SessionFiles;
 
@@ -16,6 +17,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long a daemon with nothing left to do may take to end: its clients read their last words.
 const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// The longest wait in one piece: a signal in the moment before it does not end it.
+const A_WHILE: Duration = Duration::from_secs(1);
 
 /// What to do with a daemon that does not answer.
 pub(super) const SUSPENDED: &str =
@@ -34,7 +38,7 @@ pub(super) enum Woken {
     Reply,
     /// Something can be read from the other one.
     Other,
-    /// The time has come, or a signal.
+    /// The time has come, or a signal, or neither and a while is over.
     Time,
 }
 
@@ -157,7 +161,7 @@ impl Connection {
             return Ok(None);
         }
         // A connection that breaks tells as much as one that ends: the daemon is gone.
-        while let Ok(Some(reply)) = self.receive() {
+        while let Ok(Some(reply)) = self.next()? {
             if let Reply::Refused(fault) = reply {
                 return Err(fault);
             }
@@ -168,6 +172,16 @@ impl Connection {
         Ok(None)
     }
 
+    /// Waits for a reply, for as long as nobody tells us to end: a daemon that is suspended sends none.
+    fn next(&mut self) -> Result<io::Result<Option<Reply>>, Fault> {
+        while self.wait(None, None) != Woken::Reply {
+            if interrupt::is_raised() {
+                return Err(interrupted());
+            }
+        }
+        Ok(self.receive())
+    }
+
     pub(super) fn send(&mut self, request: &Request) -> io::Result<()> {
         write_frame(self.stream.get_mut(), request)
     }
@@ -176,14 +190,15 @@ impl Connection {
         read_frame(&mut self.stream)
     }
 
-    /// Waits until something can be read, here or from `other`, or until the time has come.
+    /// Waits until something can be read, here or from `other`, or until the time has come, but no longer than a while.
     pub(super) fn wait(&self, until: Option<Instant>, other: Option<BorrowedFd<'_>>) -> Woken {
         if !self.stream.buffer().is_empty() {
             return Woken::Reply;
         }
         let mut wanted = vec![PollFd::new(self.as_fd(), PollFlags::POLLIN)];
         wanted.extend(other.map(|other| PollFd::new(other, PollFlags::POLLIN)));
-        match poll(&mut wanted, timeout(until)) {
+        let a_while = Instant::now() + A_WHILE;
+        match poll(&mut wanted, timeout(until.map_or(a_while, |until| until.min(a_while)))) {
             Ok(0) | Err(Errno::EINTR) => Woken::Time,
             Ok(_) if wanted[0].any() == Some(false) => Woken::Other,
             Ok(_) | Err(_) => Woken::Reply,
@@ -197,8 +212,7 @@ impl AsFd for Connection {
     }
 }
 
-fn timeout(until: Option<Instant>) -> PollTimeout {
-    let Some(until) = until else { return PollTimeout::NONE };
+fn timeout(until: Instant) -> PollTimeout {
     let left = until.saturating_duration_since(Instant::now());
     // Rounded up, so that a wait never ends just before its time and spins.
     let millis = left.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
@@ -219,6 +233,11 @@ fn peer_uid(stream: &UnixStream) -> nix::Result<u32> {
 #[cfg(not(target_os = "linux"))]
 fn peer_uid(stream: &UnixStream) -> nix::Result<u32> {
     nix::unistd::getpeereid(stream).map(|(uid, _)| uid.as_raw())
+}
+
+fn interrupted() -> Fault {
+    Fault::new(FaultCode::Cancelled, "interrupted before the daemon answered")
+        .hint("a release goes on without us; `ghost-browser status` tells")
 }
 
 fn unreachable(error: &io::Error) -> Fault {

@@ -1,5 +1,7 @@
 //! A session of lines: one connection, on which one line runs after the other and finds what earlier ones defined.
 
+use std::mem;
+
 use super::connection::Connection;
 use super::door::{Door, Start, interrupted};
 use super::interrupt;
@@ -12,6 +14,8 @@ use crate::wire::{Fault, FaultCode, Run, Stopped};
 pub struct Conversation {
     /// There once a line has run.
     connection: Option<Connection>,
+    /// Whether variables were lost, and nobody has been told.
+    is_forgotten: bool,
 }
 
 impl Conversation {
@@ -27,14 +31,12 @@ impl Conversation {
         listener: &mut dyn Listener,
     ) -> Result<Outcome, Fault> {
         let vault = Vault::new(begin.settings, &|name| std::env::var_os(name));
+        if mem::take(&mut self.is_forgotten) {
+            return Err(forgotten());
+        }
         if let Some(connection) = &mut self.connection {
-            return match run(connection, make(), &vault, listener)? {
-                Sent::Ended(outcome) => Ok(*outcome),
-                Sent::NotTaken => {
-                    self.connection = None;
-                    Err(forgotten())
-                }
-            };
+            let sent = run(connection, make(), &vault, listener)?;
+            return self.outcome(sent).ok_or_else(forgotten);
         }
         // A daemon that ends just as we come takes nothing, so a second try cannot run anything twice.
         for _ in 0..2 {
@@ -42,28 +44,52 @@ impl Conversation {
             if interrupt::is_raised() {
                 return Err(interrupted());
             }
-            if let Sent::Ended(outcome) = run(&mut connection, make(), &vault, listener)? {
-                self.connection = Some(connection);
-                return Ok(*outcome);
+            let sent = run(&mut connection, make(), &vault, listener)?;
+            self.connection = Some(connection);
+            if let Some(outcome) = self.outcome(sent) {
+                return Ok(outcome);
             }
         }
         Err(Fault::new(FaultCode::NoBrowser, "the daemon ended twice before it took the line")
             .hint("the line did not run; `:status` tells what is left"))
     }
 
+    /// What came of a line; `None` where the daemon has not taken it. A connection that is of no more use goes.
+    fn outcome(&mut self, sent: Sent) -> Option<Outcome> {
+        match sent {
+            Sent::Ended(outcome) => Some(*outcome),
+            Sent::Unanswered(outcome) => {
+                self.forget();
+                Some(*outcome)
+            }
+            Sent::NotTaken => {
+                self.connection = None;
+                None
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        self.connection = None;
+        self.is_forgotten = true;
+    }
+
     /// Has every browser released, and keeps the variables; `None` where no line has run yet, or the daemon is gone.
     ///
     /// # Errors
-    /// What the daemon refused it with.
+    /// What the daemon refused it with; `cancelled` when we are told to end before it answers.
     pub fn release(&mut self) -> Result<Option<Stopped>, Fault> {
-        match &mut self.connection {
-            Some(connection) => connection.release(),
-            None => Ok(None),
+        let Some(connection) = &mut self.connection else { return Ok(None) };
+        let released = connection.release();
+        // The answer comes later, and would be taken for that to another request.
+        if released.as_ref().is_err_and(|fault| fault.code == FaultCode::Cancelled) {
+            self.forget();
         }
+        released
     }
 }
 
 fn forgotten() -> Fault {
-    let message = "this session's daemon has ended, and with it what earlier lines defined: the line did not run";
+    let message = "the connection to this session's daemon has ended, and with it what earlier lines defined: the line did not run";
     Fault::new(FaultCode::Disconnected, message).hint("run it again: it starts with nothing defined")
 }

@@ -110,8 +110,10 @@ impl Door {
             }
             let request = make();
             let stop = request.stop;
-            if let Sent::Ended(outcome) = run(&mut connection, request, &vault, listener)? {
-                return Ok(if stop { self.stopped(*outcome) } else { *outcome });
+            match run(&mut connection, request, &vault, listener)? {
+                Sent::Ended(outcome) if stop => return Ok(self.stopped(*outcome)),
+                Sent::Ended(outcome) | Sent::Unanswered(outcome) => return Ok(*outcome),
+                Sent::NotTaken => {}
             }
         }
         Err(Fault::new(FaultCode::NoBrowser, "the daemon ended twice before it took the script")

@@ -6,12 +6,15 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use super::connection::{Connection, SUSPENDED, Woken};
-use super::interrupt::Forwarding;
+use super::interrupt::{self, Forwarding};
 use super::vault::{Errand, Found, Vault};
 use crate::wire::{Done, Fault, FaultCode, Phase, Reply, Request, Run, SecretAnswer, Stopped, Stream};
 
 /// How long beyond the deadline a daemon may take to tell how a script ended: it looks into a busy page before.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// How long a daemon that was told to cancel may say nothing: the script's thread hears of it within moments.
+const LAST_WORD: Duration = Duration::from_secs(5);
 
 /// Who hears what a run says while it lasts.
 pub trait Listener {
@@ -46,6 +49,8 @@ pub(super) enum Sent {
     NotTaken,
     /// It ended.
     Ended(Box<Outcome>),
+    /// The daemon is still there and says nothing, now or ever: what comes later over this connection is nobody's.
+    Unanswered(Box<Outcome>),
 }
 
 /// Sends `run` and sees it through.
@@ -84,7 +89,8 @@ struct Hearing<'l> {
     /// When a daemon that keeps to the script's deadline has told how it ended, whatever happens.
     deadline: Option<Instant>,
     accepted: bool,
-    is_silent: bool,
+    /// Why the daemon was not waited for any longer.
+    unanswered: Option<Fault>,
     unwritable: Option<io::Error>,
     done: Option<Done>,
     stopped: Option<Stopped>,
@@ -105,7 +111,7 @@ impl<'l> Hearing<'l> {
             stop: run.stop,
             deadline: run.timeout_ms.and_then(|limit| Instant::now().checked_add(Duration::from_millis(limit))),
             accepted: false,
-            is_silent: false,
+            unanswered: None,
             unwritable: None,
             done: None,
             stopped: None,
@@ -116,30 +122,37 @@ impl<'l> Hearing<'l> {
     fn next(&mut self, connection: &mut Connection) -> io::Result<Option<Reply>> {
         // Counted anew for each: where our own reader is slow, so is the daemon.
         let silence = self.silence();
+        let mut last_word = None;
         loop {
             let tick = self.listener.next_tick();
+            last_word = last_word.or_else(|| self.last_word());
             let errand = self.errands.front().map(AsFd::as_fd);
-            let until = tick.into_iter().chain(silence).min();
-            if until.is_none() && errand.is_none() {
-                return connection.receive();
-            }
+            let until = [tick, silence, last_word].into_iter().flatten().min();
             match connection.wait(until, errand) {
                 Woken::Reply => return connection.receive(),
                 Woken::Other => self.go_on_with_errand(connection),
-                Woken::Time if is_past(silence) => {
-                    self.is_silent = true;
-                    return Ok(None);
-                }
+                Woken::Time if is_past(last_word) => return Ok(self.give_up(interrupted())),
+                Woken::Time if is_past(silence) => return Ok(self.give_up(unanswered())),
                 Woken::Time if is_past(tick) => self.listener.tick(),
                 Woken::Time => {}
             }
         }
     }
 
+    fn give_up(&mut self, why: Fault) -> Option<Reply> {
+        self.unanswered = Some(why);
+        None
+    }
+
     /// When a daemon that has said nothing more is suspended or stuck.
     fn silence(&self) -> Option<Instant> {
         let deadline = self.deadline.filter(|_| self.done.is_none())?;
         deadline.max(Instant::now()).checked_add(GRACE)
+    }
+
+    /// The same once we are told to end. A release, which comes after the script, may take its time.
+    fn last_word(&self) -> Option<Instant> {
+        (interrupt::is_raised() && self.done.is_none()).then(|| Instant::now() + LAST_WORD)
     }
 
     fn take(&mut self, reply: Reply, connection: &mut Connection) -> Heard {
@@ -188,15 +201,20 @@ impl<'l> Hearing<'l> {
 
     fn end(self) -> Sent {
         // A silent one may take it yet.
-        if !self.accepted && self.done.is_none() && !self.is_silent {
+        if !self.accepted && self.done.is_none() && self.unanswered.is_none() {
             return Sent::NotTaken;
         }
-        let fault = if self.is_silent { unanswered() } else { unknown_outcome() };
+        let is_silent = self.unanswered.is_some();
+        let fault = self.unanswered.unwrap_or_else(unknown_outcome);
         let mut done = self.done.unwrap_or_else(|| Done { fault: Some(fault), ..Done::default() });
         if let Some(error) = &self.unwritable {
             done.fault = Some(unwritable(error));
         }
-        Sent::Ended(Box::new(Outcome { done, stopped: self.stopped }))
+        if !is_silent {
+            return Sent::Ended(Box::new(Outcome { done, stopped: self.stopped }));
+        }
+        let stopped = self.stop.then(|| Stopped { released: 0, unconfirmed: vec![unreleased()] });
+        Sent::Unanswered(Box::new(Outcome { done, stopped }))
     }
 }
 
@@ -213,6 +231,16 @@ fn unknown_outcome() -> Fault {
 fn unanswered() -> Fault {
     let message = format!("the daemon still does not answer {} s after the deadline", GRACE.as_secs());
     Fault::new(FaultCode::OutcomeUnknown, format!("{message}: what the script did is unknown")).hint(SUSPENDED)
+}
+
+fn interrupted() -> Fault {
+    Fault::new(FaultCode::Cancelled, "interrupted, and the daemon does not answer: what the script did is unknown")
+        .hint(SUSPENDED)
+}
+
+fn unreleased() -> Fault {
+    Fault::new(FaultCode::ReleaseUnconfirmed, "the browser is not released, since the daemon does not answer")
+        .hint("`ghost-browser stop` tries again")
 }
 
 fn is_past(moment: Option<Instant>) -> bool {

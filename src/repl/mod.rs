@@ -67,5 +67,5 @@ pub fn run(means: &Means, stop: bool, frame: &mut dyn Frame) -> Option<FaultCode
         false => piped::run(&mut session, io::stdin().lock()),
     };
     // What is not released costs money, whatever the lines said.
-    stop.then(|| session.stop()).flatten().or(failure)
+    stop.then(|| session.stop_on_leaving()).flatten().or(failure)
 }

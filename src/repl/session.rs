@@ -37,7 +37,9 @@ impl<'m> Session<'m> {
     /// Does what an input says. `number` is that of its first line.
     pub(super) fn take(&mut self, input: &str, number: u32) -> Next {
         if let Some(command) = input.trim().strip_prefix(':') {
+            interrupt::resume();
             commands::obey(self, command, number);
+            interrupt::rest();
         } else if !is_empty(input) {
             self.run(input, number);
         }
@@ -82,6 +84,12 @@ impl<'m> Session<'m> {
         } else {
             self.frame.error(fault);
         }
+    }
+
+    /// The last act: that a line was interrupted before is forgotten, so that this is waited for.
+    pub(super) fn stop_on_leaving(&mut self) -> Option<FaultCode> {
+        interrupt::resume();
+        self.stop()
     }
 
     /// Releases every browser; what the lines defined stays.

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Output, Stdio};
 
 use ghost_browser::wire::{Done, Fault, FaultCode, Reply, Request, StatusState, Stopped, Stream};
@@ -359,6 +360,20 @@ fn being_told_twice_ends_at_once() {
     let ended = child.wait_with_output().unwrap();
 
     assert_eq!(ended.status.code(), Some(130));
+}
+
+#[test]
+fn a_stop_ends_at_once_where_a_signal_comes_before_the_answer() {
+    let sandbox = Sandbox::new();
+    let silent: Visit = Box::new(|visitor| while visitor.read().is_some() {});
+    let daemon = ours(&sandbox.files().socket, vec![silent]);
+    let child = command(&sandbox, &["stop"]).stdout(Stdio::piped()).spawn().unwrap();
+    assert_eq!(daemon.next(), Request::Stop);
+
+    signal(&child, Signal::SIGINT);
+    let ended = child.wait_with_output().unwrap();
+
+    assert_eq!((ended.status.signal(), text(&ended.stdout)), (Some(Signal::SIGINT as i32), ""));
 }
 
 #[test]
