@@ -242,6 +242,20 @@ fn a_timeout_ends_the_whole_call() {
 }
 
 #[test]
+fn a_forgotten_page_is_told() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+
+    let alone = sandbox.script("cdp(\"Page.navigate\", #{url: \"about:blank\"})");
+    let among = sandbox.script("print(cdp_all([[\"Page.reload\"]])[0].error.hint)");
+
+    assert!(alone.fails_with(1).contains("`cdp(\"Page.navigate\", #{…}, ensure_page())`"), "{alone:#?}");
+    assert!(among.value().contains("ensure_page()"), "{among:#?}");
+    sandbox.stop();
+    gateway.assert_nothing_owed();
+}
+
+#[test]
 fn json_is_one_envelope() {
     let gateway = FakeGateway::start();
     let sandbox = Sandbox::of(&gateway);

@@ -496,6 +496,7 @@ pub(super) fn read<T: DeserializeOwned>(method: &str, answer: &Answer) -> Result
     let mended = mend_surrogates(answer.result());
     serde_json::from_str(mended.as_deref().unwrap_or(answer.result())).map_err(|error| CallError::Refused {
         method: method.to_owned(),
+        session: None,
         code: 0,
         message: "the browser's answer makes no sense".to_owned(),
         data: Some(error.to_string()),

@@ -59,6 +59,8 @@ pub enum CallError {
     Refused {
         /// The command.
         method: String,
+        /// The session it was sent to; `None` for the browser itself.
+        session: Option<SessionId>,
         /// CDP's error code.
         code: i64,
         /// CDP's message.
@@ -187,7 +189,10 @@ pub(super) fn refused(method: &str, session: Option<&SessionId>, refusal: Refusa
         // The one answer that proves that nothing ran.
         (-32001, Some(session)) => CallError::SessionGone { method, session: session.clone() },
         (-32000, _) if refusal.message == "Inspected target navigated or closed" => CallError::Detached { method },
-        (code, _) => CallError::Refused { method, code, message: refusal.message, data: refusal.data },
+        (code, _) => {
+            let Refusal { message, data, .. } = refusal;
+            CallError::Refused { method, session: session.cloned(), code, message, data }
+        }
     }
 }
 

@@ -85,7 +85,7 @@ fn describe(name: &str) -> Result<String, Fault> {
 
 fn unheard_of(name: &str) -> Fault {
     let fault = Fault::new(FaultCode::Usage, format!("no command or domain {name} is known"));
-    match protocol::command_hint(name) {
+    match protocol::command_hint(name, false) {
         Some(hint) => fault.hint(hint),
         None => fault.hint("`:protocol` alone lists the domains"),
     }

@@ -387,7 +387,9 @@ pub fn thrown(error: &CallError) -> Thrown {
 /// What was probably meant by a command that the browser refused.
 fn meant(error: &CallError) -> Option<String> {
     match error {
-        CallError::Refused { method, code: UNKNOWN_COMMAND, .. } => protocol::command_hint(method),
+        CallError::Refused { method, session, code: UNKNOWN_COMMAND, .. } => {
+            protocol::command_hint(method, session.is_none())
+        }
         CallError::Refused { method, code: BAD_PARAMETERS, .. } => protocol::parameters_hint(method),
         CallError::Refused { message, .. } if message.contains("stack limit exceeded") => Some(
             "the value is nested too deeply for one reply: pick a part, or ask for it with `JSON.stringify`".to_owned(),

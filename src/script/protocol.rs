@@ -24,10 +24,19 @@ pub fn parameters(method: &str) -> Option<impl Iterator<Item = &'static str> + u
     COMMANDS.get(method).map(|names| names.split(' ').filter(|name| !name.is_empty()))
 }
 
-/// What to type instead of a command that the browser does not know.
-pub fn command_hint(method: &str) -> Option<String> {
+/// The domains that the browser itself has: their commands need no page.
+const OF_THE_BROWSER: &[&str] = &["Browser", "SystemInfo", "Target"];
+
+/// What to type instead of a command that was not known where it went: to the browser itself, or to a session.
+pub fn command_hint(method: &str, went_to_the_browser: bool) -> Option<String> {
     if COMMANDS.contains_key(method) {
-        return Some(format!("this browser has no {method}, or not for this kind of target"));
+        let domain = method.split('.').next().unwrap_or_default();
+        return Some(match went_to_the_browser && !OF_THE_BROWSER.contains(&domain) {
+            true => {
+                format!("it is a page's command, and no page was given: `cdp(\"{method}\", #{{…}}, ensure_page())`")
+            }
+            false => format!("this browser has no {method}, or not for this kind of target"),
+        });
     }
     if let Some(near) = nearest(method, commands()) {
         return Some(format!("did you mean `{near}`?"));
@@ -69,9 +78,22 @@ mod tests {
             ("Runtime.evalute", "Runtime.evaluate"),
             ("Browser.captureScreenshot", "Page.captureScreenshot"),
         ] {
-            assert_eq!(command_hint(typed), Some(format!("did you mean `{meant}`?")));
+            assert_eq!(command_hint(typed, true), Some(format!("did you mean `{meant}`?")));
         }
-        assert_eq!(command_hint("Nothing.likeThis"), None);
+        assert_eq!(command_hint("Nothing.likeThis", true), None);
+    }
+
+    #[test]
+    fn a_pages_command_that_went_to_the_browser_is_told_that_the_page_is_missing() {
+        for (method, went_to_the_browser, expected) in [
+            ("Page.navigate", true, "`cdp(\"Page.navigate\", #{…}, ensure_page())`"),
+            ("Page.navigate", false, "not for this kind of target"),
+            ("Target.openDevTools", true, "this browser has no Target.openDevTools"),
+        ] {
+            let hint = command_hint(method, went_to_the_browser).unwrap_or_default();
+
+            assert!(hint.contains(expected), "{method}: {hint}");
+        }
     }
 
     #[test]
