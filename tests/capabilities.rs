@@ -369,10 +369,10 @@ fn a_program_of_the_caller_gives_what_the_environment_has_not() {
 }
 
 #[test]
-fn a_program_that_never_answers_is_ended_with_the_call() {
+fn a_program_that_never_answers_is_ended_with_the_call_and_so_is_what_it_started() {
     let gateway = FakeGateway::start();
     let mut sandbox = with_secret(&gateway, "SLOW");
-    let program = sandbox.file("vault", "#!/bin/sh\nexec sleep 600\n");
+    let program = sandbox.file("vault", "#!/bin/sh\nsleep 600\necho never\n");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     sandbox.set("GHOST_BROWSER_SECRET_CMD", &program);
     sandbox.script(";").quietly();

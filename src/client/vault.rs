@@ -6,7 +6,11 @@
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 
 use crate::config::{AllowedSecret, Settings};
 use crate::secret::Secret;
@@ -54,8 +58,11 @@ impl<'s> Vault<'s> {
         }
         match &self.settings.secrets.command {
             Some(program) => {
-                let started = Command::new(program).arg(name).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-                let child = started.map_err(|error| denied(name, &format!("its program cannot be run: {error}")))?;
+                let mut command = Command::new(program);
+                // A group of its own, so that what it starts can be ended with it.
+                command.arg(name).stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+                let child =
+                    command.spawn().map_err(|error| denied(name, &format!("its program cannot be run: {error}")))?;
                 Ok(Found::Asked(Errand::new(name, child)))
             }
             None => Err(denied(name, "there is no such environment variable")
@@ -105,11 +112,12 @@ impl<'s> Vault<'s> {
     }
 }
 
-/// A program that was asked for a secret. It ends with this at the latest.
+/// A program that was asked for a secret. It ends with this at the latest, and so does what it started.
 pub(super) struct Errand {
     /// Whose value it prints.
     name: String,
-    child: Child,
+    /// `None` once it was waited for.
+    child: Option<Child>,
     output: ChildStdout,
     bytes: Vec<u8>,
 }
@@ -117,7 +125,7 @@ pub(super) struct Errand {
 impl Errand {
     fn new(name: &str, mut child: Child) -> Self {
         let output = child.stdout.take().expect("its output is a pipe");
-        Self { name: name.to_owned(), child, output, bytes: Vec::new() }
+        Self { name: name.to_owned(), child: Some(child), output, bytes: Vec::new() }
     }
 
     /// Whose value it prints.
@@ -143,7 +151,7 @@ impl Errand {
     }
 
     fn answer(&mut self, vault: &Vault<'_>) -> Result<SecretAnswer, Fault> {
-        let status = self.child.wait().map_err(|error| denied(&self.name, &format!("its program is lost: {error}")))?;
+        let status = self.wait().map_err(|error| denied(&self.name, &format!("its program is lost: {error}")))?;
         if !status.success() {
             return Err(denied(&self.name, &format!("its program failed ({status})"))
                 .hint(format!("try it by hand: \"${COMMAND}\" {}", self.name)));
@@ -159,6 +167,13 @@ impl Errand {
         }
         Ok(vault.answer(&self.name, value))
     }
+
+    fn wait(&mut self) -> io::Result<ExitStatus> {
+        let child = self.child.as_mut().expect("it is waited for once, when its output has ended");
+        let status = child.wait()?;
+        self.child = None;
+        Ok(status)
+    }
 }
 
 impl AsFd for Errand {
@@ -169,10 +184,20 @@ impl AsFd for Errand {
 
 impl Drop for Errand {
     fn drop(&mut self) {
-        // One that has ended already cannot be ended again.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // The number of one that was waited for may be another's by now.
+        if let Some(mut child) = self.child.take() {
+            end_group(&child);
+            // How it ended tells nobody anything.
+            let _ = child.wait();
+        }
     }
+}
+
+/// Ends a program and what it started: a child of it would live on with the caller's standard error.
+fn end_group(leader: &Child) {
+    let Ok(group) = leader.id().try_into() else { return };
+    // Nobody is left of it where all have ended.
+    let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
 }
 
 fn denied(name: &str, why: &str) -> Fault {
