@@ -298,3 +298,19 @@ fn helpers_are_listed_shown_and_copied() {
     assert_eq!(sandbox.ghost(["helpers", "list"]).quietly(), "page  .ghost/helpers/page.rhai  Mine.");
     assert_eq!(gateway.requests(), 0);
 }
+
+#[test]
+fn a_module_that_cannot_be_written_whole_is_not_left_behind() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+
+    for call in ["helpers copy page", "workspace"] {
+        // A file may have no bytes, as on a disk that is full.
+        let said = sandbox.shell(&format!("trap '' XFSZ; ulimit -f 0; ghost-browser {call}"));
+        assert_ne!(said.code, Some(0), "{call}: {said:#?}");
+        assert_eq!(fs::read_dir(sandbox.work().join(".ghost/helpers")).unwrap().count(), 0, "{call}");
+    }
+
+    assert!(sandbox.ghost(["helpers", "show", "page"]).quietly().starts_with("//!"));
+    gateway.assert_nothing_owed();
+}

@@ -85,11 +85,14 @@ fn copy(root: &Path, name: &str) -> Result<(), Fault> {
     workspace::print(&path)
 }
 
-/// Writes a file that was not there.
+/// Writes a file that was not there; one that cannot be written whole is gone again, since it would be found first.
 pub(super) fn write_new(path: &Path, text: &str) -> io::Result<()> {
     // Not more than the owner's to write, whatever the umask: else it would not be loaded.
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
-    file.write_all(text.as_bytes())
+    file.write_all(text.as_bytes()).inspect_err(|_| {
+        // It was made here. Where it cannot even be removed, the first error says enough.
+        let _ = fs::remove_file(path);
+    })
 }
 
 fn known(name: &str) -> Result<Shipped, Fault> {
