@@ -242,6 +242,23 @@ fn a_timeout_ends_the_whole_call() {
 }
 
 #[test]
+fn a_timeout_ends_the_wait_for_a_script() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    sandbox.shell("mkfifo silent unopened").quietly();
+
+    for call in ["--timeout 0.2 <&3", "run --timeout 0.2 silent", "run --timeout 0.2 unopened"] {
+        let said = sandbox.shell(&format!("exec 3<>silent; ghost-browser {call}"));
+        assert!(said.fails_with(2).contains("no script arrived within --timeout"), "{call}: {said:#?}");
+    }
+    let slow = "(echo 'print(1)' >unopened &) ; ghost-browser run --timeout 60 unopened";
+
+    assert_eq!(sandbox.shell(slow).value(), "1");
+    sandbox.stop();
+    gateway.assert_nothing_owed();
+}
+
+#[test]
 fn a_forgotten_page_is_told() {
     let gateway = FakeGateway::start();
     let sandbox = Sandbox::of(&gateway);

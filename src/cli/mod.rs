@@ -20,6 +20,7 @@ mod skill;
 mod source;
 mod status;
 mod stop;
+mod timely;
 mod workspace;
 
 use std::process::ExitCode;

@@ -22,13 +22,13 @@ use crate::wire::{Fault, FaultCode, Phase, Run, Stream};
 
 /// Runs the script on standard input.
 pub(super) fn stdin(call: &Call, options: &RunOptions) -> Exit {
-    run(call, options, source::from_stdin(), &[])
+    run(call, options, source::from_stdin(deadline(call, options)), &[])
 }
 
 /// Runs the script that the command line names.
 pub(super) fn named(call: &Call, script: &Script) -> Exit {
     let source = match &script.from {
-        From::File(path) => source::from_file(path),
+        From::File(path) => source::from_file(path, deadline(call, &script.options)),
         From::Code(code) => source::from_code(code),
     };
     run(call, &script.options, source.and_then(|source| without_late_options(source, &script.args)), &script.args)
@@ -73,6 +73,11 @@ fn run(call: &Call, options: &RunOptions, source: Result<Source, Fault>, args: &
     }
 }
 
+/// When `--timeout` has passed.
+fn deadline(call: &Call, options: &RunOptions) -> Option<Instant> {
+    call.started.checked_add(options.timeout?)
+}
+
 fn execute(
     call: &Call,
     options: &RunOptions,
@@ -84,7 +89,7 @@ fn execute(
     let settings = call.settings()?;
     let program = Program::own()?;
     interrupt::watch();
-    let deadline = options.timeout.and_then(|limit| call.started.checked_add(limit));
+    let deadline = deadline(call, options);
     let begin = Start { settings: &settings, program: &program, deadline, check: &|| check_syntax(source) };
     let template = Run {
         source: source.text.clone(),

@@ -1,11 +1,15 @@
 //! The text of a script: read, checked to be text, and made into what the parser takes.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Instant;
 
 use super::args;
+use super::timely::Timely;
 use crate::wire::{Fault, FaultCode};
 
 /// The longest source: the parser's time grows with the square of it, and it cannot be interrupted.
@@ -21,23 +25,31 @@ pub(super) struct Source {
 /// Reads the script on standard input.
 ///
 /// # Errors
-/// [`FaultCode::Usage`] for a terminal, for nothing, and for what is no text.
-pub(super) fn from_stdin() -> Result<Source, Fault> {
+/// [`FaultCode::Usage`] for a terminal, for nothing, for what is no text, and for what is not there by the deadline.
+pub(super) fn from_stdin(deadline: Option<Instant>) -> Result<Source, Fault> {
     let stdin = io::stdin();
     if stdin.is_terminal() {
         return Err(no_script("standard input is a terminal"));
     }
-    read(stdin.lock(), "stdin")
+    // Past the standard library's buffer, which may hold what a wait for more would not see.
+    let inner = stdin.as_fd().try_clone_to_owned().map_err(|error| unreadable("stdin", &error))?;
+    read(Timely { inner: File::from(inner), deadline }, "stdin")
 }
 
 /// Reads the script in a file.
 ///
 /// # Errors
-/// [`FaultCode::Usage`] for a file that cannot be read, and for what is no text.
-pub(super) fn from_file(path: &OsStr) -> Result<Source, Fault> {
+/// [`FaultCode::Usage`] for a file that cannot be read, for what is no text, and for what is not there by the deadline.
+pub(super) fn from_file(path: &OsStr, deadline: Option<Instant>) -> Result<Source, Fault> {
     let origin = Path::new(path).display().to_string();
-    let file = File::open(path).map_err(|error| unreadable(&origin, &error))?;
-    read(file, &origin)
+    let inner = open(path, deadline).map_err(|error| unreadable(&origin, &error))?;
+    read(Timely { inner, deadline }, &origin)
+}
+
+/// Opening a named pipe waits for its writer, which a deadline must be able to end.
+fn open(path: &OsStr, deadline: Option<Instant>) -> io::Result<File> {
+    let flags = if deadline.is_some() { libc::O_NONBLOCK } else { 0 };
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 /// Takes the script of an argument.
@@ -81,6 +93,10 @@ fn text(bytes: Vec<u8>, origin: &str) -> Result<String, Fault> {
 }
 
 fn unreadable(origin: &str, error: &io::Error) -> Fault {
+    if error.kind() == io::ErrorKind::TimedOut {
+        return Fault::new(FaultCode::Usage, format!("no script arrived within --timeout: {origin} has not ended"))
+            .hint("give it more with `--timeout SECONDS`, and close what writes the script");
+    }
     let fault = Fault::new(FaultCode::Usage, format!("cannot read the script {origin}")).caused_by(error);
     match error.kind() {
         io::ErrorKind::NotFound if origin == "-" => {
@@ -177,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_read_is_a_usage_error_that_names_it() {
-        let fault = from_file(OsStr::new("/nonexistent/x.rhai")).unwrap_err();
+        let fault = from_file(OsStr::new("/nonexistent/x.rhai"), None).unwrap_err();
 
         assert_eq!(fault.code, FaultCode::Usage);
         assert_eq!(fault.message, "cannot read the script /nonexistent/x.rhai");
@@ -191,7 +207,7 @@ mod tests {
             ("--tmieout", "run --help"),
             ("/", "a file in it"),
         ] {
-            let told = from_file(OsStr::new(path)).unwrap_err().hint.unwrap_or_default();
+            let told = from_file(OsStr::new(path), None).unwrap_err().hint.unwrap_or_default();
 
             assert!(told.contains(hint), "{path}: {told}");
         }
