@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::time::Instant;
 
 use crate::client::Door;
-use crate::config::{self, Identity, Settings};
+use crate::config::{self, GatewayChoice, Identity, Settings};
 use crate::places::Places;
 use crate::wire::{Fault, FaultCode};
 use crate::workspace::Session;
@@ -35,6 +35,11 @@ impl Call {
     /// What the gateway that is set is called.
     pub(super) fn gateway_name(&self) -> String {
         Identity::from_env(&|variable| self.variable(variable)).gateway_name
+    }
+
+    /// What is wrong with the gateway that is set, if anything is.
+    pub(super) fn check_gateway(&self) -> Result<(), Fault> {
+        GatewayChoice::from_env(&|variable| self.variable(variable)).map(drop)
     }
 
     pub(super) fn settings(&self) -> Result<Settings, Fault> {

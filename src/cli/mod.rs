@@ -11,6 +11,7 @@ mod call;
 mod envelope;
 mod exit;
 mod helpers;
+mod others;
 mod output;
 mod progress;
 mod render;

@@ -3,7 +3,7 @@
 use super::args::StatusOptions;
 use super::call::Call;
 use super::exit::Exit;
-use super::{output, render};
+use super::{others, output, render};
 use crate::client::notes::{self, LeftBehind, Noted, Whose};
 use crate::client::{Door, Live};
 use crate::places::Places;
@@ -25,15 +25,22 @@ fn gather(call: &Call, options: &StatusOptions) -> Result<Vec<Status>, Fault> {
         return Ok(all(&call.places()));
     }
     let door = call.door()?;
-    warn_of_refused(&door);
+    warn(call, &door);
     let left = notes::look(&door.places, &Whose::Session(&door.session.key));
-    let status = match door.status()? {
-        Some(status) => with_debts(status, &left),
-        None => {
-            let (gateway, workspace) = (call.gateway_name(), door.session.root.display().to_string());
-            absent(Noted { gateway, workspace, name: door.session.name.clone(), left })
+    let found = door.status();
+    if let Ok(Some(status)) = found {
+        return Ok(vec![with_debts(status, &left)]);
+    }
+    let (gateway, workspace) = (call.gateway_name(), door.session.root.display().to_string());
+    let mut status = absent(Noted { gateway, workspace, name: door.session.name.clone(), left });
+    match found {
+        Err(fault) => {
+            render::error(&fault);
+            status.state = StatusState::Unknown;
         }
-    };
+        Ok(_) if status.state == StatusState::Stopped => others::name(&door, "status"),
+        Ok(_) => {}
+    }
     Ok(vec![status])
 }
 
@@ -75,9 +82,13 @@ fn state_of(paid: usize, left: &LeftBehind) -> StatusState {
     }
 }
 
-fn warn_of_refused(door: &Door) {
+/// Tells what keeps a session from being found: folders that were not looked into, a gateway that is none.
+fn warn(call: &Call, door: &Door) {
     for refusal in door.places.find().refused {
         render::warning(&refusal.message);
+    }
+    if let Err(fault) = call.check_gateway() {
+        render::warning(&fault.message);
     }
 }
 

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::{bad, variables::Variables};
+use super::{Lookup, bad, variables::Variables};
 use crate::secret::Secret;
 use crate::wire::Fault;
 
@@ -30,6 +30,14 @@ pub enum GatewayChoice {
 }
 
 impl GatewayChoice {
+    /// Reads the variables that choose it, and no others.
+    ///
+    /// # Errors
+    /// [`FaultCode::Setting`](crate::wire::FaultCode::Setting) for a base URL that is none.
+    pub fn from_env(lookup: Lookup) -> Result<Self, Fault> {
+        read(&Variables(lookup))
+    }
+
     /// What `status` calls it: the host, or `local`.
     pub fn display_name(&self) -> &str {
         match self {

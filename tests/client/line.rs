@@ -223,6 +223,47 @@ fn a_stop_that_finds_nothing_names_the_sessions_that_were_perhaps_meant() {
 }
 
 #[test]
+fn a_status_that_finds_nothing_names_the_sessions_that_were_perhaps_meant() {
+    let sandbox = Sandbox::new();
+    let shop = sandbox.door_of("shop").session.files(&sandbox.path("state"));
+    let held = status(StatusState::Connected, "shop", &sandbox.path("work"));
+    let daemon = ours(&shop.socket, vec![answer(vec![held])]);
+
+    let ended = call(&sandbox, &["status"]);
+
+    assert_eq!((text(&ended.stdout), ended.status.code()), ("stopped\n", Some(0)));
+    assert!(
+        text(&ended.stderr).starts_with("hint: ") && text(&ended.stderr).contains("`ghost-browser status --name shop`")
+    );
+    assert_eq!(daemon.ledger(), [Request::Status]);
+}
+
+#[test]
+fn a_status_beside_a_bad_gateway_warns_of_it() {
+    let sandbox = Sandbox::new();
+
+    let ended = command(&sandbox, &["status"]).env("GHOST_GATEWAY_URL", "nowhere").output().unwrap();
+
+    assert_eq!((text(&ended.stdout), ended.status.code()), ("stopped\n", Some(0)));
+    assert!(text(&ended.stderr).starts_with("warning: GHOST_GATEWAY_URL has a bad value"), "{ended:?}");
+}
+
+#[test]
+fn the_state_of_a_daemon_that_cannot_be_asked_is_unknown() {
+    let sandbox = Sandbox::new();
+    let socket = sandbox.files().socket;
+    // Nobody can be reached behind a link that leads to itself.
+    std::os::unix::fs::symlink(&socket, &socket).unwrap();
+
+    let (line, json) = (call(&sandbox, &["status"]), call(&sandbox, &["status", "--json"]));
+
+    assert_eq!((text(&line.stdout), line.status.code()), ("unknown\n", Some(0)));
+    let told: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((&told["state"], &told["pid"], &told["name"]), (&"unknown".into(), &().into(), &"default".into()));
+    assert!(text(&json.stderr).starts_with("error: cannot connect to this session's daemon"), "{json:?}");
+}
+
+#[test]
 fn stop_all_stops_every_session() {
     let sandbox = Sandbox::new();
     let daemons = ["a", "b"].map(|name| {
