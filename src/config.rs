@@ -28,7 +28,7 @@ use crate::workspace::SessionKey;
 
 pub use gateway_choice::GatewayChoice;
 use variables::Variables;
-pub use variables::seconds;
+pub use variables::{seconds, session_name};
 
 /// Where a value comes from: the environment, or a test's table.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
@@ -331,13 +331,7 @@ fn origin_of(text: &str) -> Option<String> {
 
 fn check_name(variables: &Variables) -> Result<(), Fault> {
     let name = variables.text(NAME)?.unwrap_or_default();
-    if name.len() > 100 || name.chars().any(char::is_control) {
-        return Err(bad(
-            NAME,
-            "a session's name, given by --name or by this variable, is at most 100 bytes without control characters",
-        ));
-    }
-    Ok(())
+    session_name(&name).map(drop).map_err(|expected| bad(NAME, expected))
 }
 
 fn country(variables: &Variables) -> Result<Option<String>, Fault> {

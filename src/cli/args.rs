@@ -8,6 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use super::call::Call;
+use super::envelope::{self, Kept};
 use super::exit::Exit;
 use super::helpers::Helpers;
 use super::output;
@@ -25,7 +26,7 @@ Settings (environment):
   GHOST_BROWSER_NAME                 The session's name, like --name
   GHOST_BROWSER_IDLE_SECONDS         Release an unused browser after so long (default: 600)
   GHOST_BROWSER_ALLOCATION_TIMEOUT   Seconds to wait for a browser (default: 180)
-  GHOST_BROWSER_WS_TIMEOUT           Seconds to wait for the WebSocket's handshake (default: 30)
+  GHOST_BROWSER_WS_TIMEOUT           Seconds until the browser must speak CDP (default: 30)
   GHOST_BROWSER_SECRETS              Names that scripts may use by `secret(name)`; NAME@https://shop.example binds one
   GHOST_BROWSER_SECRET_CMD           A program that prints the value of the secret that its argument names
   GHOST_BROWSER_RUNTIME_DIR          The folder for sockets and locks (default: one of your user)
@@ -50,7 +51,7 @@ struct Line {
     options: RunOptions,
 
     /// Use the session of this name in the workspace (default: GHOST_BROWSER_NAME, else `default`)
-    #[arg(long, value_name = "NAME", global = true)]
+    #[arg(long, value_name = "NAME", global = true, value_parser = config::session_name)]
     name: Option<String>,
 
     #[command(subcommand)]
@@ -190,10 +191,13 @@ pub(super) enum From {
 /// The exit code, when everything is said already: help, version, or what is wrong.
 pub(super) fn parse(line: impl IntoIterator<Item = OsString>) -> Result<(Call, Command), Exit> {
     let started = Instant::now();
-    let line = Line::try_parse_from(line).map_err(|error| tell(&error))?;
+    let words: Vec<OsString> = line.into_iter().collect();
+    let as_json = wants_json(&words);
+    let line = Line::try_parse_from(words).map_err(|error| tell(&error, as_json))?;
     let call = Call { started, name: line.name };
     match command(line.verb, line.options) {
         Ok(command) => Ok((call, command)),
+        Err(fault) if as_json => Err(tell_as_json(&fault)),
         Err(fault) => {
             render::error(&fault);
             Err(Exit::of(&fault))
@@ -201,17 +205,49 @@ pub(super) fn parse(line: impl IntoIterator<Item = OsString>) -> Result<(Call, C
     }
 }
 
+/// Whether `--json` was typed, whatever else is wrong: among our own words, not the script's.
+fn wants_json(words: &[OsString]) -> bool {
+    let mut words = words.iter().skip(1).map(|word| word.to_str().unwrap_or_default()).peekable();
+    let mut is_run = false;
+    while let Some(word) = words.next() {
+        match word {
+            "--json" => return true,
+            "--" => return false,
+            // What follows is a value, unless it was forgotten.
+            "--timeout" | "--name" | "-e" => drop(words.next_if(|value| !value.starts_with('-'))),
+            "run" if !is_run => is_run = true,
+            word if is_run && !word.starts_with('-') => return false,
+            _ => {}
+        }
+    }
+    false
+}
+
 fn command(verb: Option<Verb>, options: RunOptions) -> Result<Command, Fault> {
     match verb {
         None => Ok(Command::Script(options)),
         Some(Verb::Run(line)) => line.script(options).map(Command::Run),
-        Some(_) if options.is_any() => Err(misplaced()),
+        Some(verb) if options.first().is_some() => Err(misplaced(options.first().unwrap_or_default(), verb.name())),
         Some(Verb::Repl(options)) => Ok(Command::Repl(options)),
         Some(Verb::Status(options)) => Ok(Command::Status(options)),
         Some(Verb::Stop(options)) => Ok(Command::Stop(options)),
         Some(Verb::Helpers { what }) => Ok(Command::Helpers(what.unwrap_or_default())),
         Some(Verb::Workspace) => Ok(Command::Workspace),
         Some(Verb::Skill(options)) => Ok(Command::Skill(options)),
+    }
+}
+
+impl Verb {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Run(_) => "run",
+            Self::Repl(_) => "repl",
+            Self::Status(_) => "status",
+            Self::Stop(_) => "stop",
+            Self::Helpers { .. } => "helpers",
+            Self::Workspace => "workspace",
+            Self::Skill(_) => "skill",
+        }
     }
 }
 
@@ -227,8 +263,11 @@ impl RunLine {
 }
 
 impl RunOptions {
-    fn is_any(&self) -> bool {
-        self.timeout.is_some() || self.stop || self.quiet || self.json
+    /// The name of one that was typed.
+    fn first(&self) -> Option<&'static str> {
+        let typed =
+            [("timeout", self.timeout.is_some()), ("stop", self.stop), ("quiet", self.quiet), ("json", self.json)];
+        typed.into_iter().find_map(|(name, is_typed)| is_typed.then_some(name))
     }
 
     /// Options may stand before or behind the word `run`.
@@ -249,9 +288,17 @@ fn text(word: OsString) -> Result<String, Fault> {
     })
 }
 
-fn misplaced() -> Fault {
-    Fault::new(FaultCode::Usage, "an option of a script run stands before another command")
-        .hint("options of a command go behind its name: `ghost-browser status --json`")
+fn misplaced(option: &str, verb: &str) -> Fault {
+    let mut line = Line::command();
+    // An argument knows how it is written only once its command is built.
+    line.build();
+    let command = line.find_subcommand(verb);
+    let argument = command.and_then(|command| command.get_arguments().find(|known| known.get_long() == Some(option)));
+    let hint = match argument {
+        Some(argument) => format!("options of a command go behind its name: `ghost-browser {verb} {argument}`"),
+        None => format!("leave it out: `ghost-browser {verb} --help` tells what `{verb}` takes"),
+    };
+    Fault::new(FaultCode::Usage, format!("`--{option}` before `{verb}` is an option of a script run")).hint(hint)
 }
 
 fn nothing_named() -> Fault {
@@ -260,18 +307,34 @@ fn nothing_named() -> Fault {
 }
 
 /// Prints what clap has to say: help and version to standard output, what is wrong to standard error.
-fn tell(error: &clap::Error) -> Exit {
+fn tell(error: &clap::Error, as_json: bool) -> Exit {
     let text = error.to_string();
+    let hint = file_for_a_command(error).map(|file| format!("a script in a file is run by `ghost-browser run {file}`"));
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::after(output::write(&text)),
+        _ if as_json => tell_as_json(&fault(&text, hint)),
         _ => {
             output::complain(&text);
-            if let Some(file) = file_for_a_command(error) {
-                render::hint(&format!("a script in a file is run by `ghost-browser run {file}`"));
-            }
+            hint.iter().for_each(|hint| render::hint(hint));
             Exit::USAGE
         }
     }
+}
+
+/// What clap says in paragraphs: what is wrong, perhaps a tip, and the usage, which help tells better.
+fn fault(text: &str, hint: Option<String>) -> Fault {
+    let mut paragraphs = text.split("\n\n").map(str::trim);
+    let wrong = paragraphs.next().unwrap_or_default();
+    let tip = paragraphs.find_map(|paragraph| paragraph.strip_prefix("tip: "));
+    let hint = hint.or_else(|| tip.map(str::to_owned));
+    Fault::new(FaultCode::Usage, wrong.strip_prefix("error: ").unwrap_or(wrong))
+        .hint(hint.unwrap_or_else(|| "`ghost-browser --help` tells what can be typed".to_owned()))
+}
+
+/// Whoever asked for one object gets it also where nothing could be run.
+fn tell_as_json(fault: &Fault) -> Exit {
+    let told = output::write(envelope::line(&Err(fault.clone()), &Kept::default(), None));
+    Exit::of(fault).or(Exit::after(told))
 }
 
 /// The file that stands where a command is expected.

@@ -98,7 +98,15 @@ fn execute(
         ..template(&settings, door, &source.origin)
     };
     let make = || Run { timeout_ms: options.timeout.map(|limit| left_of(limit, call.started)), ..template.clone() };
-    door.run(&begin, &make, screen).map_err(|fault| redactor(&settings).fault(fault))
+    door.run(&begin, &make, screen).map(with_its_end).map_err(|fault| redactor(&settings).fault(fault))
+}
+
+/// Output that cannot be written ends the script, which nothing else tells.
+fn with_its_end(mut outcome: Outcome) -> Outcome {
+    if let Some(fault) = outcome.done.fault.take_if(|fault| fault.code == FaultCode::Output) {
+        outcome.done.fault = Some(fault.hint("the script was ended when its output could not be written"));
+    }
+    outcome
 }
 
 /// A run of nothing, by this caller.

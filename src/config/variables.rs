@@ -83,6 +83,17 @@ pub fn seconds(text: &str) -> Result<Duration, &'static str> {
     }
 }
 
+/// Reads a session's name as its variable and its option take it.
+///
+/// # Errors
+/// What was expected instead.
+pub fn session_name(text: &str) -> Result<String, &'static str> {
+    match text.len() > 100 || text.chars().any(char::is_control) {
+        true => Err("expected at most 100 bytes without control characters"),
+        false => Ok(text.to_owned()),
+    }
+}
+
 /// Splits as a shell does: white space outside quotes, `'…'` as it stands, `"…"` and `\` with escapes.
 fn shell_words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();

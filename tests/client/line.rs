@@ -116,6 +116,52 @@ fn what_cannot_run_exits_2_and_leaves_nothing() {
 }
 
 #[test]
+fn whoever_asks_for_json_gets_one_object_also_where_nothing_could_be_run() {
+    let sandbox = Sandbox::new();
+
+    for (args, script) in [
+        (&["--json", "--nonsense"][..], &b"1"[..]),
+        (&["--timeout", "soon", "--json"], b"1"),
+        (&["--timeout", "--json"], b"1"),
+        (&["--json", "steps.rhai"], b""),
+        (&["--json", "run"], b""),
+        (&["run", "-e", "1", "--json", "--timeout"], b""),
+        (&["--json", "skill"], b""),
+        (&["--json"], b"\xff"),
+        (&["run", "--json", "missing.rhai"], b""),
+    ] {
+        let ended = pipe(&sandbox, args, script);
+
+        assert_eq!((ended.status.code(), text(&ended.stderr)), (Some(2), ""), "{args:?}");
+        let told: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+        assert_eq!((&told["ok"], &told["error"]["code"]), (&false.into(), &"usage".into()), "{args:?}: {told:#}");
+        assert!(!told["error"]["message"].as_str().unwrap().starts_with("error"), "{told:#}");
+    }
+    let of_the_script = pipe(&sandbox, &["run", "missing.rhai", "--json"], b"");
+    assert_eq!(text(&of_the_script.stdout), "");
+}
+
+#[test]
+fn what_was_typed_is_what_the_error_names() {
+    let sandbox = Sandbox::new();
+
+    for (args, named) in [
+        (&["--json", "status"][..], "go behind its name: `ghost-browser status --json`"),
+        (&["--timeout", "3", "repl"], "go behind its name: `ghost-browser repl --timeout <SECONDS>`"),
+        (&["--json", "skill"], "`ghost-browser skill --help`"),
+        (&["--timeout", "3", "status"], "`ghost-browser status --help`"),
+        (&["--stop", "stop"], "`ghost-browser stop --help`"),
+        (&["--name", "a\nb", "status"], "for '--name <NAME>': expected at most 100 bytes"),
+    ] {
+        let ended = call(&sandbox, args);
+
+        assert_eq!(ended.status.code(), Some(2), "{args:?}");
+        let told = [text(&ended.stdout), text(&ended.stderr)].concat();
+        assert!(told.contains(named), "{told}");
+    }
+}
+
+#[test]
 fn a_bad_setting_is_told_before_anything_is_made() {
     let sandbox = Sandbox::new();
     fs::remove_dir(sandbox.path("state")).unwrap();
@@ -321,6 +367,7 @@ fn a_full_disk_on_standard_output_is_an_error_and_cancels() {
 
     assert_eq!(ended.status.code(), Some(1));
     assert!(text(&ended.stderr).starts_with("error: cannot write to standard output\ncaused by: "));
+    assert!(text(&ended.stderr).contains("hint: the script was ended when its output could not be written"));
     assert_eq!(daemon.ledger().last(), Some(&Request::Cancel));
 }
 
