@@ -208,7 +208,7 @@ fn names_are_sessions_of_their_own() {
     sandbox.script_with(["--name", "two"], "2").quietly();
 
     assert_eq!(gateway.allocations(), 2);
-    assert_eq!(sandbox.ghost(["status"]).quietly(), "stopped");
+    assert_eq!(sandbox.ghost(["status"]).value(), "stopped");
     for name in ["one", "two"] {
         assert_eq!(sandbox.ghost(["stop", "--name", name]).quietly(), "released browser");
     }

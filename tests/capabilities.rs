@@ -388,3 +388,20 @@ fn a_program_that_never_answers_is_ended_with_the_call_and_so_is_what_it_started
     assert_eq!((sleeping, sandbox.status()["scripts"].as_i64()), (0, Some(0)));
     finish(&gateway, &sandbox);
 }
+
+#[test]
+fn a_file_that_cannot_be_had_comes_with_what_to_type_instead() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+
+    for (source, parts) in [
+        ("read_text(\".\")", ["it is a folder", "name a file in it"]),
+        ("list_files(\"nope\")", ["No such file", "`list_files()` tells what is there"]),
+        ("read_text(\"nope\")", ["No such file", "`list_files(folder)`"]),
+        ("write_text(\".\", \"x\")", ["directory", "name a file in it"]),
+    ] {
+        let said = sandbox.script(source);
+        assert!(parts.iter().all(|part| said.fails_with(1).contains(part)), "{source}: {said:#?}");
+    }
+    finish(&gateway, &sandbox);
+}

@@ -29,12 +29,11 @@ impl Connector {
         on_close: impl FnOnce(CloseReason) + Send + 'static,
     ) -> Result<Connection, Fault> {
         let deadline = Instant::now() + self.within;
+        let is_local = matches!(endpoint, Endpoint::Pipe { .. });
         let transport = self.transport(endpoint, deadline)?;
         let connection = Connection::open(transport, KeepAlive::default(), on_close)
             .map_err(|error| no_browser("browser connection failed").caused_by(&error))?;
-        connection
-            .watch(given_up, deadline)
-            .map_err(|error| no_browser("the browser does not speak CDP").caused_by(&error))?;
+        connection.watch(given_up, deadline).map_err(|error| mute(is_local).caused_by(&error))?;
         Ok(connection)
     }
 
@@ -59,6 +58,18 @@ impl Connector {
         let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
         let connected = proxy::connect(host, port, proxy.as_ref(), deadline);
         connected.map_err(|error| no_browser(&DialError::Connect(error.kind().to_string()).to_string()))
+    }
+}
+
+/// The fault of a browser that is there and says nothing.
+fn mute(is_local: bool) -> Fault {
+    let fault = no_browser("the browser does not speak CDP");
+    match is_local {
+        true => fault.hint(
+            "see whether that Chromium starts by hand, or name another one with GHOST_BROWSER_CHROMIUM; \
+             GHOST_BROWSER_WS_TIMEOUT=SECONDS gives a slow one more time",
+        ),
+        false => fault,
     }
 }
 

@@ -25,7 +25,8 @@ impl Profile {
     pub(super) fn lock(folder: &OsStr) -> Result<Self, Fault> {
         let folder = PathBuf::from(folder);
         let unusable = |error: std::io::Error| {
-            let message = format!("GHOST_BROWSER_PROFILE={} cannot be used: {error}", folder.display());
+            let why = if folder.is_file() { "it is a file".to_owned() } else { error.to_string() };
+            let message = format!("GHOST_BROWSER_PROFILE={} cannot be used: {why}", folder.display());
             Fault::new(FaultCode::Setting, message).hint("name a folder of yours; one that is not there yet is made")
         };
         DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(unusable)?;
@@ -59,5 +60,15 @@ mod tests {
 
         drop(first);
         Profile::lock(folder.as_os_str()).unwrap();
+    }
+
+    #[test]
+    fn a_profile_that_is_a_file_is_told_to_be_one() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+
+        let fault = Profile::lock(file.path().as_os_str()).unwrap_err();
+
+        assert!(fault.message.ends_with("cannot be used: it is a file"), "{fault}");
+        assert!(fault.hint.unwrap().contains("a folder of yours"));
     }
 }

@@ -138,7 +138,11 @@ fn in_place(file: &mut File, fill: impl Fn(&mut File) -> io::Result<()>) -> io::
 
 /// Refuses what is no file of bytes on a disk: a pipe or a device may block for ever.
 pub(super) fn ordinary(file: File) -> io::Result<File> {
-    if !file.metadata()?.is_file() {
+    let data = file.metadata()?;
+    if data.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
+    }
+    if !data.is_file() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not an ordinary file"));
     }
     if is_the_kernels(&file)? {

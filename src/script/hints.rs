@@ -187,6 +187,8 @@ fn for_operator(name: &str, arguments: &str, line: &str) -> Option<String> {
 
 const CHARACTER: &str = "`'x'` is a character in Rhai; a string has double quotes: \"x\"";
 
+const NO_ENVIRONMENT: &str = "a script has no environment: what it is given is in `args` and `secret(name)`";
+
 fn foreign_function(name: &str) -> Option<&'static str> {
     Some(match name {
         "console" | "log" | "println" | "echo" => "output is `print(x)`",
@@ -205,6 +207,7 @@ fn foreign_function(name: &str) -> Option<&'static str> {
         "includes" | "has" | "has_key" | "hasOwnProperty" => "`x in array_or_map`, or `.contains(x)`",
         "toUpperCase" | "upper" => "upper case is `text.to_upper()`",
         "toLowerCase" | "lower" => "lower case is `text.to_lower()`",
+        "env" | "getenv" | "environ" => NO_ENVIRONMENT,
         "strip" => "`text.trim()` trims in place",
         _ => return None,
     })
@@ -240,7 +243,7 @@ fn foreign_word(name: &str) -> Option<&'static str> {
         "document" | "window" | "location" | "console" => {
             "the page is reached through `js(\"…\")`, and output is `print(x)`"
         }
-        "process" | "env" | "os" | "sys" => "a script has no environment; what it is given is in `args`",
+        "process" | "env" | "os" | "sys" => NO_ENVIRONMENT,
         "math" | "Math" => "the functions stand alone: `sqrt(x)`, `floor(x)`, `min(a, b)`",
         "JSON" => "JSON is read by `json_parse(text)` and written by `json_stringify(x)`",
         "def" | "function" | "lambda" => "a function is `fn name(a, b) { … }`, or in place `|a, b| …`",

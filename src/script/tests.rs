@@ -262,6 +262,7 @@ fn habits_of_other_languages_get_a_hint() {
         ("let x = #{default: 1};", "quoted"),
         ("console.log(1)", "print(x)"),
         ("eval(\"1\")", "js"),
+        ("env(\"HOME\")", "`secret(name)`"),
         ("{a: 1}", "`#{a: 1}`"),
         ("let a = [1]; a.for_each(|| a.push(1));", "a copy"),
         ("let s = \"a\"; s += 1; s -= 1;", "one kind"),

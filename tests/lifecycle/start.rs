@@ -119,6 +119,21 @@ fn a_local_browser_that_cannot_be_started_leaves_nothing() {
 }
 
 #[test]
+fn a_local_browser_that_hangs_at_its_start_is_ended_and_the_hint_says_what_to_look_at() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut sandbox = Sandbox::local();
+    let hangs = sandbox.file("chromium", "#!/bin/sh\nexec sleep 600\n");
+    std::fs::set_permissions(&hangs, std::fs::Permissions::from_mode(0o755)).unwrap();
+    sandbox.set("GHOST_BROWSER_CHROMIUM", &hangs).set("GHOST_BROWSER_WS_TIMEOUT", "0.3");
+
+    let said = sandbox.script("1");
+
+    assert!(said.fails_with(3).contains("does not speak CDP"), "{said:#?}");
+    assert!(said.stderr.contains("hint: see whether that Chromium starts by hand"), "{said:#?}");
+    sandbox.assert_nothing_left();
+}
+
+#[test]
 fn an_answer_that_is_no_browser_is_released_by_its_id() {
     let broken = [
         Answer::browser().body("not JSON"),

@@ -54,7 +54,11 @@ impl Named {
         if Path::new(path.as_str()).components().any(|part| part == Component::ParentDir) {
             return Err(outside(function, &path, root).into());
         }
-        let inside = whole.strip_prefix(root).map_err(|_| outside(function, &path, root))?.to_owned();
+        let inside = match whole.strip_prefix(root).map_err(|_| outside(function, &path, root))? {
+            // The workspace itself.
+            inside if inside.as_os_str().is_empty() => PathBuf::from("."),
+            inside => inside.to_owned(),
+        };
         let folder = Folder::open(root).map_err(|error| failed(function, root, &error))?;
         Ok(Self { function, folder, inside, whole })
     }
@@ -125,7 +129,14 @@ fn failed(function: &str, path: &Path, error: &io::Error) -> Failure {
     let thrown = Thrown::new(code, format!("{function}: {}: {error}", path.display()));
     match error.kind() {
         io::ErrorKind::NotFound if function.starts_with("write") => thrown.hint("the folder must be there already"),
+        io::ErrorKind::NotFound if function == "list_files" => {
+            thrown.hint("paths start at the workspace's folder: `list_files()` tells what is there")
+        }
         io::ErrorKind::NotFound => thrown.hint("`list_files(folder)` tells what is there"),
+        io::ErrorKind::IsADirectory if function == "read_text" => {
+            thrown.hint("name a file in it: `list_files(folder)` tells what is there")
+        }
+        io::ErrorKind::IsADirectory => thrown.hint("name a file in it"),
         _ => thrown,
     }
     .into()
