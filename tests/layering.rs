@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Higher knows lower. `main` is the door's handle.
 const LAYERS: &[(u8, &[&str])] = &[
     (7, &["main"]),
-    (6, &["cli", "repl", "mcp"]),
+    (6, &["cli", "repl"]),
     (5, &["client"]),
     (4, &["daemon"]),
     (3, &["script"]),
@@ -29,7 +29,6 @@ const LAYERS: &[(u8, &[&str])] = &[
             "proxy",
             "ids",
             "cancel",
-            "deadline",
         ],
     ),
 ];
@@ -42,8 +41,6 @@ const STRANGERS: &[(&str, &str, &str)] = &[
     ("cdp", "gateway", "it is given a transport"),
     ("cdp", "local", "it is given a transport"),
     ("repl", "cli", "a door is made from `wire`, not from another door"),
-    ("mcp", "cli", "a door is made from `wire`, not from another door"),
-    ("mcp", "repl", "a door is made from `wire`, not from another door"),
 ];
 
 #[test]

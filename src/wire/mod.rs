@@ -1,6 +1,6 @@
 //! What crosses the socket between a door and the daemon.
 //!
-//! One [`Request`], one [`Reply`], one [`Fault`]: every door (command line, REPL, MCP) is made from
+//! One [`Request`], one [`Reply`], one [`Fault`]: every door (command line, REPL) is made from
 //! these, so none has an operation of its own. `Hello`, `Status` and `Stop` are frozen for all
 //! builds: whatever else changes, an old client can see and end a new daemon and the reverse, so an
 //! upgrade never strands a browser.
