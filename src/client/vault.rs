@@ -4,6 +4,7 @@
 //! `GHOST_BROWSER_SECRET_CMD` names; it leaves this process only as an answer to its own daemon, and the token never does.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
@@ -59,8 +60,12 @@ impl<'s> Vault<'s> {
         match &self.settings.secrets.command {
             Some(program) => {
                 let mut command = Command::new(program);
-                // A group of its own, so that what it starts can be ended with it.
-                command.arg(name).stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+                command.arg(name).stdin(Stdio::null()).stdout(Stdio::piped());
+                // A group of its own, so that what it starts can be ended with it; where there is a terminal it may ask
+                // its person there, which only the terminal's own group can.
+                if File::open("/dev/tty").is_err() {
+                    command.process_group(0);
+                }
                 let child =
                     command.spawn().map_err(|error| denied(name, &format!("its program cannot be run: {error}")))?;
                 Ok(Found::Asked(Errand::new(name, child)))
@@ -187,7 +192,8 @@ impl Drop for Errand {
         // The number of one that was waited for may be another's by now.
         if let Some(mut child) = self.child.take() {
             end_group(&child);
-            // How it ended tells nobody anything.
+            // One in our own group is ended alone; how it ended tells nobody anything.
+            let _ = child.kill();
             let _ = child.wait();
         }
     }
