@@ -103,6 +103,34 @@ fn what_cannot_be_told_is_an_error_with_its_class_and_place() {
 }
 
 #[test]
+fn what_a_page_boxed_is_no_empty_map() {
+    prints(
+        r#"
+        for expression in ["new Number(5)", "new Boolean(false)", "Object(5n)", "new String('x')", "new String('')",
+            "new DataView(new ArrayBuffer(2))", "[1, 2].values()", "new Map().keys()", "(function* () { yield 1 })()",
+            "new Intl.NumberFormat()"] {
+            try { print(js(expression)); } catch (e) { print(`${e.message}; ${e.hint}`); }
+        }
+        print([js("new (class Number { constructor() { this.a = 1 } })"), js("new (class Empty {})"), js("({})")]);
+        print([js("new Number(5).valueOf()"), js("[...[1, 2].values()]"), js("[new Number(5)]")]);"#,
+        &[
+            "the value holds what a script cannot: Number; `.valueOf()` gives the value in it",
+            "the value holds what a script cannot: Boolean; `.valueOf()` gives the value in it",
+            "the value holds what a script cannot: BigInt; `.valueOf()` gives the value in it",
+            "the value holds what a script cannot: String; `.valueOf()` gives the value in it",
+            "the value holds what a script cannot: String; `.valueOf()` gives the value in it",
+            "the value holds what a script cannot: DataView; pick what you need in the expression: `({title: document.title})`",
+            "the value holds what a script cannot: Array Iterator; `[...x]` makes an array of all that it gives",
+            "the value holds what a script cannot: MapIterator; `[...x]` makes an array of all that it gives",
+            "the value holds what a script cannot: Generator; `[...x]` makes an array of all that it gives",
+            "the value holds what a script cannot: NumberFormat; pick what you need in the expression: `({title: document.title})`",
+            r#"[{"a":1},{},{}]"#,
+            "[5,[1,2],[{}]]",
+        ],
+    );
+}
+
+#[test]
 fn a_small_value_that_refers_to_itself_without_end_in_sight_ends_the_script_and_not_the_daemon() {
     let sandbox = Sandbox::local();
     let doubled = |times: u32| format!("(()=>{{let a=[1,2,3,4];for(let i=0;i<{times};i++)a=[a,a];return a}})()");

@@ -356,6 +356,8 @@ fn primitive(exception: &mut Map, details: &mut Map) -> String {
     }
 }
 
+const ITERATED: &str = "`[...x]` makes an array of all that it gives";
+
 fn cannot_tell(untold: &Untold) -> Thrown {
     let error = Thrown::new(FaultCode::JsError, untold.to_string());
     if untold.by_value_helps {
@@ -364,6 +366,9 @@ fn cannot_tell(untold: &Untold) -> Thrown {
     match untold.class.as_str() {
         "function" | "Function" => error.hint("call it in the expression: `(() => …)()`"),
         "promise" | "Promise" => error.hint("`await` it in the expression"),
+        "BigInt" | "Boolean" | "Number" | "String" => error.hint("`.valueOf()` gives the value in it"),
+        "generator" | "Generator" => error.hint(ITERATED),
+        class if class.ends_with("Iterator") => error.hint(ITERATED),
         _ => error.hint("pick what you need in the expression: `({title: document.title})`"),
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! Deep serialisation names a type beside each value, which is how dates, maps, sets, `NaN` and DOM nodes
 //! arrive whole. What has no value of its own (a function, a promise, a cycle) is an [`Untold`] that
-//! names its class; nothing is quietly turned into `{}`.
+//! names its class. So is, as the outermost value, an instance of a built-in class that keeps what it is out of sight,
+//! such as `new Number(5)`: its fields are none, and only the `RemoteObject` around it names the class. A nested one
+//! comes as `{}`: nothing tells it from an empty object.
 //!
 //! An object that is met again comes as a reference, and a script has no references: it gets a copy each time. A
 //! reply of a few kilobytes can thereby mean more than any memory holds, so a copy is made only where it has room.
@@ -14,6 +16,35 @@ use rhai::{Array, Dynamic, ImmutableString, Map};
 
 use crate::script::error::End;
 use crate::script::memory;
+
+/// Built-in classes that show nothing of what their instances hold; iterators are known by their names' ends.
+const CLOSED: &[&str] = &[
+    "BigInt",
+    "Boolean",
+    "Collator",
+    "DataView",
+    "DateTimeFormat",
+    "DisplayNames",
+    "Duration",
+    "FinalizationRegistry",
+    "Instant",
+    "ListFormat",
+    "Locale",
+    "Number",
+    "NumberFormat",
+    "PlainDate",
+    "PlainDateTime",
+    "PlainMonthDay",
+    "PlainTime",
+    "PlainYearMonth",
+    "PluralRules",
+    "RelativeTimeFormat",
+    "Segmenter",
+    "String",
+    "Symbol",
+    "WeakRef",
+    "ZonedDateTime",
+];
 
 /// What a container takes beside its places: its box and the allocator's headers, about.
 const CONTAINER_BYTES: usize = 72;
@@ -66,6 +97,9 @@ pub fn decode(mut remote: Map, must_end: &dyn Fn() -> Option<End>) -> Result<Dyn
     match remote.remove("deepSerializedValue").and_then(Dynamic::try_cast::<Map>) {
         Some(deep) => {
             let class = text(&remote, "className");
+            if let Some(class) = class.as_deref().filter(|class| is_closed(class, &deep)) {
+                return Err(untold(class, false).into());
+            }
             let decoder = Decoder { seen: HashMap::new(), bytes: 0, must_end };
             decoder.outermost(deep).map_err(|undecoded| match undecoded {
                 Undecoded::Untold(untold) => name_class(untold, class, &remote).into(),
@@ -93,6 +127,25 @@ pub fn plain(mut remote: Map) -> Result<Dynamic, Untold> {
             Err(Untold { class: text(&remote, "className").unwrap_or_else(|| kind.to_owned()), by_value_helps: false })
         }
     }
+}
+
+/// Whether an object of this class shows nothing of what it is. A page's own class may have one of the names: what has
+/// fields to show is not closed.
+fn is_closed(class: &str, deep: &Map) -> bool {
+    let is_known = CLOSED.contains(&class) || class.ends_with("Iterator");
+    is_known && text(deep, "type").as_deref() == Some("object") && shows_nothing(class, deep)
+}
+
+fn shows_nothing(class: &str, deep: &Map) -> bool {
+    let Some(fields) = deep.get("value").and_then(|value| value.as_array_ref().ok()) else { return true };
+    fields.iter().all(|field| {
+        let key = field
+            .as_array_ref()
+            .ok()
+            .and_then(|pair| pair.first()?.as_immutable_string_ref().ok().map(|key| key.clone()));
+        // A boxed string shows its characters by their places.
+        class == "String" && key.is_some_and(|key| key.bytes().all(|byte| byte.is_ascii_digit()))
+    })
 }
 
 /// The outermost value's class is known better from the `RemoteObject` around it.

@@ -206,6 +206,27 @@ fn what_has_no_value_is_named_by_its_class() {
     assert_eq!(decode(remote(error)).unwrap_err().class, "TypeError: bad");
 }
 
+#[test]
+fn what_shows_nothing_of_itself_is_named_and_a_class_of_the_page_is_told() {
+    let of = |class: &str, deep: &str| {
+        let text =
+            format!(r#"{{"type":"object","className":"{class}","deepSerializedValue":{{"type":"object"{deep}}}}}"#);
+        decode(remote(&text)).map(|value| write(&value, Form::Shown).unwrap()).map_err(|untold| untold.class)
+    };
+    let (none, characters) = (r#","value":[]"#, r#","value":[["0",{"type":"string","value":"x"}]]"#);
+    let field = r#","value":[["a",{"type":"number","value":1}]]"#;
+
+    for class in ["Number", "Boolean", "BigInt", "String", "DataView", "Array Iterator", "MapIterator", "NumberFormat"]
+    {
+        assert_eq!(of(class, none), Err(class.to_owned()));
+        assert_eq!(of(class, field), Ok("{\"a\":1}".to_owned()));
+    }
+    assert_eq!(of("String", characters), Err("String".to_owned()));
+    for class in ["Object", "Foo", "Math"] {
+        assert_eq!((of(class, none), of(class, "")), (Ok("{}".to_owned()), Ok("{}".to_owned())));
+    }
+}
+
 /// An array of itself twice, so many times over: `innermost` is the one that holds something.
 fn doubled(times: usize, innermost: &str) -> Map {
     let mut deep = format!(r#"{{"type":"array","weakLocalObjectReference":0,"value":[{innermost}]}}"#);
