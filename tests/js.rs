@@ -103,6 +103,69 @@ fn what_cannot_be_told_is_an_error_with_its_class_and_place() {
 }
 
 #[test]
+fn what_was_thrown_and_is_no_error_is_told_with_its_fields() {
+    prints(
+        r#"
+        fn told(expression) { try { js(expression) } catch (e) { print(e.message); } }
+        told("throw {code: 5, why: 'denied', more: {deep: [1]}}");
+        told("throw [1, 2]");
+        told("throw null");
+        told("throw undefined");
+        told("throw NaN");
+        told("throw 5n");
+        told("throw ''");
+        told("throw new (class Refusal { constructor() { this.code = 5 } })");
+        told("throw {code: 5, get why() { throw 1 }}");
+        told("throw {code: 5, toJSON() { while (true) { } }}");
+        told("throw {text: 'x'.repeat(2000)}");
+        told("throw new Map([[1, 2]])");
+        told("throw new DOMException('no', 'AbortError')");
+        told("Promise.reject({code: 5})");
+        told("await Promise.reject({code: 5})");
+        try { js("throw {code: 5}", #{by_value: true}) } catch (e) { print(`${e.message} ${e.stack}`); }
+        print(js("1 + 1"));"#,
+        &[
+            r#"Uncaught {"code":5,"why":"denied","more":{"deep":[1]}}"#,
+            "Uncaught [1,2]",
+            "Uncaught null",
+            "Uncaught undefined",
+            "Uncaught NaN",
+            "Uncaught 5n",
+            r#"Uncaught """#,
+            r#"Uncaught Refusal {"code":5}"#,
+            r#"Uncaught {"code":5,"why":…}"#,
+            r#"Uncaught {"code":5,"toJSON":…}"#,
+            &format!("Uncaught {{\"text\":\"{}…", "x".repeat(991)),
+            "Uncaught Map(1)",
+            "AbortError: no",
+            r#"Uncaught (in promise) {"code":5}"#,
+            r#"Uncaught {"code":5}"#,
+            r#"Uncaught {"code":5} at line 1, column 1 of the expression"#,
+            "2",
+        ],
+    );
+}
+
+// A defect of Chromium's: once deep serialisation takes such a getter, the page goes on and only the hint is in vain.
+#[test]
+fn a_getter_that_throws_is_guessed_at_where_the_browser_says_nothing_of_it() {
+    prints(
+        r#"
+        let throwing = "({get id() { throw 1 }})";
+        try { js(throwing, #{by_value: true}) } catch (e) { print(`${e.code}: ${e.hint}`); }
+        try { js(throwing); } catch (e) { print(`${e.code}: ${e.hint}`); }
+        cdp("Page.reload", #{}, ensure_page());
+        print(js("({id: 1})"));"#,
+        &[
+            "cdp_error: a getter or a `toJSON` of the value may throw: pick what you need in the expression, `({id: x.id})`",
+            "page_crashed: `Page.reload` revives the page; if it was this value that ended it, a getter in it throws: \
+             pick fields, `({id: x.id})`; `#{by_value: true}` fails without ending the page",
+            r#"{"id":1}"#,
+        ],
+    );
+}
+
+#[test]
 fn what_a_page_boxed_is_no_empty_map() {
     prints(
         r#"

@@ -33,6 +33,21 @@ const PROBE_WITHIN: Duration = Duration::from_millis(200);
 /// How long it has after its code was ended.
 const RECOVERY_WITHIN: Duration = Duration::from_secs(2);
 
+/// How long a thrown object has to tell its fields; it may run code of its own for that.
+const FIELDS_WITHIN: Duration = Duration::from_millis(500);
+
+/// Tells the fields of a thrown object. As text: telling the object itself would end the page where a getter throws.
+const FIELDS: &str = "function(){const text=JSON.stringify(this);return text.length>1000?text.slice(0,1000)+'…':text}";
+
+/// CDP's code for what went wrong inside of the browser.
+const INTERNAL_ERROR: i64 = -32603;
+
+const GETTER_CRASHES: &str = "`Page.reload` revives the page; if it was this value that ended it, a getter in it throws: \
+    pick fields, `({id: x.id})`; `#{by_value: true}` fails without ending the page";
+
+const GETTER_FAILS: &str =
+    "a getter or a `toJSON` of the value may throw: pick what you need in the expression, `({id: x.id})`";
+
 /// Words that only `replMode` gives their meaning at the top level.
 const REPL_WORDS: [&str; 5] = ["await", "let", "const", "class", "using"];
 
@@ -111,13 +126,16 @@ impl Evaluation {
     fn run(&self, context: &Context, browser: &Browser, expression: &str) -> Result<Dynamic, Failure> {
         let asked = Asked::new(self, expression);
         let params = self.evaluate_params(browser, expression, asked);
-        let reply = self.call(context, browser, "Runtime.evaluate", &params)?;
-        match self.handle_to_await(asked, &reply) {
+        let (reply, session) = self.call(context, browser, "Runtime.evaluate", &params)?;
+        let (mut reply, session) = match self.handle_to_await(asked, &reply) {
             Some(handle) => {
                 let params = self.await_params(browser, &handle);
-                let reply = self.call(context, browser, "Runtime.callFunctionOn", &params)?;
-                self.told(context, reply)
+                self.call(context, browser, "Runtime.callFunctionOn", &params)?
             }
+            None => (reply, session),
+        };
+        match take_map(&mut reply, "exceptionDetails") {
+            Some(details) => Err(exception(context, browser, &session, details)?.into()),
             None => self.told(context, reply),
         }
     }
@@ -169,8 +187,14 @@ impl Evaluation {
         text("objectId").filter(|_| waits)
     }
 
-    /// Sends one of the two commands; a deadline is looked into before it is told.
-    fn call(&self, context: &Context, browser: &Browser, method: &str, params: &str) -> Result<Map, Failure> {
+    /// Sends one of the two commands, and tells also which session answered; a deadline is looked into before it is told.
+    fn call(
+        &self,
+        context: &Context,
+        browser: &Browser,
+        method: &str,
+        params: &str,
+    ) -> Result<(Map, SessionId), Failure> {
         let deadline = context.until(self.within);
         let send = |session: &SessionId| {
             let outcome = browser.try_call(&Call { method, params, session: Some(session) }, deadline);
@@ -186,14 +210,27 @@ impl Evaluation {
                 if holds_handle(&reply) {
                     browser.holds_handles(&session);
                 }
-                Ok(reply)
+                Ok((reply, session))
             }
             Err((error @ CallError::NoReply { .. }, session)) => Err(self.overdue(context, browser, &session, error)),
             Err((error @ CallError::Cancelled, session)) => {
                 leave(&Uncounted::new(|| browser.caller.uncancelled()), &session);
                 Err(failure(context, error))
             }
-            Err((error, _)) => Err(failure(context, error)),
+            Err((error, _)) => Err(self.refused(context, error)),
+        }
+    }
+
+    /// What a getter that throws does to the browser is a defect of Chromium's, and tells nothing of the getter.
+    fn refused(&self, context: &Context, error: CallError) -> Failure {
+        let hint = match &error {
+            CallError::PageCrashed { .. } if !self.by_value => Some(GETTER_CRASHES),
+            CallError::Refused { code: INTERNAL_ERROR, .. } => Some(GETTER_FAILS),
+            _ => None,
+        };
+        match (failure(context, error), hint) {
+            (Failure::Thrown(thrown), Some(hint)) => thrown.hint(hint).into(),
+            (failure, _) => failure,
         }
     }
 
@@ -241,9 +278,6 @@ impl Evaluation {
     }
 
     fn told(&self, context: &Context, mut reply: Map) -> Result<Dynamic, Failure> {
-        if let Some(details) = take_map(&mut reply, "exceptionDetails") {
-            return Err(exception(details).into());
-        }
         let remote = take_map(&mut reply, "result").unwrap_or_default();
         let told = match self.by_value {
             true => deep::plain(remote).map_err(Undecoded::from),
@@ -328,32 +362,105 @@ fn holds_handle(reply: &Map) -> bool {
 }
 
 /// What the page threw, with its place and its stack.
-fn exception(mut details: Map) -> Thrown {
+fn exception(context: &Context, browser: &Browser, session: &SessionId, mut details: Map) -> Result<Thrown, Failure> {
     let mut exception = take_map(&mut details, "exception").unwrap_or_default();
-    // A thrown number has one too, and is no more of an error than a thrown text.
-    let description = take_text(&mut exception, "description").filter(|_| !exception.contains_key("value"));
-    let thrown = match &description {
-        Some(description) => description.lines().next().unwrap_or_default().to_owned(),
-        None => primitive(&mut exception, &mut details),
+    let description = take_text(&mut exception, "description").unwrap_or_default();
+    let is_error = has_text(&exception, "subtype", "error");
+    let thrown = match is_error {
+        true => description.lines().next().unwrap_or_default().to_owned(),
+        false => {
+            let said = take_text(&mut details, "text").unwrap_or_else(|| "Uncaught".to_owned());
+            format!("{said} {}", no_error(context, browser, session, exception, &description)?).trim_end().to_owned()
+        }
     };
     let place = |name: &str| details.get(name).and_then(|number| number.as_int().ok()).map(|number| number + 1);
     let (line, column) = (place("lineNumber").unwrap_or(1), place("columnNumber").unwrap_or(1));
     let mut error = Thrown::new(FaultCode::JsError, thrown).with("line", line).with("column", column);
-    let stack = description.filter(|text| text.contains('\n'));
+    let stack = Some(description).filter(|text| is_error && text.contains('\n'));
     error = error.with("stack", stack.unwrap_or_else(|| format!("at line {line}, column {column} of the expression")));
-    match take_text(&mut details, "url").filter(|url| !url.is_empty()) {
+    Ok(match take_text(&mut details, "url").filter(|url| !url.is_empty()) {
         Some(url) => error.with("url", url),
         None => error,
+    })
+}
+
+/// A thrown value that is no error, in a line: `5`, `null`, `{"code":5}`.
+fn no_error(
+    context: &Context,
+    browser: &Browser,
+    session: &SessionId,
+    mut exception: Map,
+    description: &str,
+) -> Result<String, Failure> {
+    if let Some(value) = exception.remove("value") {
+        return Ok(primitive(&value));
+    }
+    let is_plain = !exception.contains_key("subtype") || has_text(&exception, "subtype", "array");
+    if !is_plain || !has_text(&exception, "type", "object") {
+        let kind = take_text(&mut exception, "type").unwrap_or_default();
+        let first_line = description.lines().next().map(str::to_owned);
+        return Ok(first_line.unwrap_or(kind));
+    }
+    let told = match take_text(&mut exception, "objectId") {
+        Some(handle) => fields(context, browser, session, &handle)?,
+        None => None,
+    };
+    // What has its fields from its class shows none of them as JSON.
+    let fields = told.filter(|fields| fields != "{}").or_else(|| preview(&mut exception)).unwrap_or_default();
+    Ok(match take_text(&mut exception, "className").unwrap_or_default().as_str() {
+        "Object" | "Array" => fields,
+        class => format!("{class} {fields}"),
+    })
+}
+
+fn primitive(value: &Dynamic) -> String {
+    match value.to_string() {
+        _ if value.is_unit() => "null".to_owned(),
+        text if text.is_empty() => "\"\"".to_owned(),
+        text => text,
     }
 }
 
-/// A thrown value that is no error: `Uncaught 5`.
-fn primitive(exception: &mut Map, details: &mut Map) -> String {
-    let text = take_text(details, "text").unwrap_or_else(|| "Uncaught".to_owned());
-    match exception.remove("value") {
-        Some(value) => format!("{text} {value}"),
-        None => text,
+/// The fields of a thrown object as JSON, in a round trip of their own. `None` where they cannot be told like that.
+fn fields(context: &Context, browser: &Browser, session: &SessionId, handle: &str) -> Result<Option<String>, Failure> {
+    let mut params = String::from("{\"functionDeclaration\":");
+    push_json_string(&mut params, FIELDS);
+    params.push_str(",\"objectId\":");
+    push_json_string(&mut params, handle);
+    let params = close(params, browser, ",\"returnByValue\":true");
+    let call = Call { method: "Runtime.callFunctionOn", params: &params, session: Some(session) };
+    match browser.try_call(&call, context.until(FIELDS_WITHIN)) {
+        Ok(answer) => {
+            let mut reply = map(&answer)?;
+            Ok(take_map(&mut reply, "result").and_then(|mut result| take_text(&mut result, "value")))
+        }
+        Err(CallError::NoReply { .. } | CallError::Cancelled) => {
+            leave(&Uncounted::new(|| browser.caller.uncancelled()), session);
+            Ok(None)
+        }
+        // The error that the page threw says more than this one.
+        Err(_) => Ok(None),
     }
+}
+
+/// The fields of an object as far as the browser tells them unasked: the first few, shortened, and no getter called.
+fn preview(exception: &mut Map) -> Option<String> {
+    let mut preview = take_map(exception, "preview")?;
+    let fields = preview.remove("properties")?.into_array().ok()?.into_iter().filter_map(|field| {
+        let mut field = field.try_cast::<Map>()?;
+        let name = take_text(&mut field, "name")?;
+        let value = take_text(&mut field, "value").unwrap_or_default();
+        Some(match take_text(&mut field, "type")?.as_str() {
+            "string" => format!("{name:?}:{value:?}"),
+            "accessor" | "function" => format!("{name:?}:…"),
+            _ => format!("{name:?}:{value}"),
+        })
+    });
+    let mut fields: Vec<_> = fields.collect();
+    if preview.get("overflow").is_some_and(|overflow| overflow.as_bool() == Ok(true)) {
+        fields.push("…".to_owned());
+    }
+    Some(format!("{{{}}}", fields.join(",")))
 }
 
 const ITERATED: &str = "`[...x]` makes an array of all that it gives";
@@ -371,6 +478,10 @@ fn cannot_tell(untold: &Untold) -> Thrown {
         class if class.ends_with("Iterator") => error.hint(ITERATED),
         _ => error.hint("pick what you need in the expression: `({title: document.title})`"),
     }
+}
+
+fn has_text(map: &Map, name: &str, text: &str) -> bool {
+    map.get(name).and_then(|value| value.as_immutable_string_ref().ok()).is_some_and(|value| value.as_str() == text)
 }
 
 fn take_map(map: &mut Map, name: &str) -> Option<Map> {
