@@ -8,7 +8,7 @@ use crate::wire::Status;
 /// Tells them, and how `command` reaches each.
 pub(super) fn name(door: &Door, command: &str) {
     let workspace = door.session.root.display().to_string();
-    let all = status::all(&door.places).into_iter();
+    let all = status::all(&door.places).told.into_iter();
     for status in all.filter(|status| status.workspace == workspace) {
         render::hint(&sentence(&status, &door.session.name, command));
     }

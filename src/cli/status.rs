@@ -1,11 +1,13 @@
 //! `status`: what is held, told without starting anything.
 
+use std::collections::BTreeMap;
+
 use super::args::StatusOptions;
 use super::call::Call;
 use super::exit::Exit;
 use super::{others, output, render};
 use crate::client::notes::{self, LeftBehind, Noted, Whose};
-use crate::client::{Door, Live};
+use crate::client::{Door, Everyone, Live, Silent};
 use crate::places::Places;
 use crate::wire::{BUILD, Fault, Status, StatusState};
 
@@ -22,7 +24,9 @@ pub(super) fn status(call: &Call, options: &StatusOptions) -> Exit {
 
 fn gather(call: &Call, options: &StatusOptions) -> Result<Vec<Status>, Fault> {
     if options.all {
-        return Ok(all(&call.places()));
+        let Found { told, silent } = all(&call.places());
+        silent.iter().for_each(|fault| render::warning(&fault.message));
+        return Ok(told);
     }
     let door = call.door()?;
     warn(call, &door);
@@ -44,16 +48,40 @@ fn gather(call: &Call, options: &StatusOptions) -> Result<Vec<Status>, Fault> {
     Ok(vec![status])
 }
 
-/// Every session that has a daemon or owes something.
-pub(super) fn all(places: &Places) -> Vec<Status> {
+/// What is known of every session.
+pub(super) struct Found {
+    /// The states of those that have a daemon or owe something.
+    pub(super) told: Vec<Status>,
+    /// Daemons that do not answer, one fault each.
+    pub(super) silent: Vec<Fault>,
+}
+
+/// Looks for every session that has a daemon or owes something.
+pub(super) fn all(places: &Places) -> Found {
     let mut noted = notes::by_session(places);
-    let mut found = Vec::new();
-    for Live { files, status } in Door::all(places) {
+    let Everyone { live, silent } = Door::all(places, &[]);
+    let unknown: Vec<_> = silent.iter().map(|silent| silent.key.clone()).collect();
+    let silent = silent.into_iter().map(|silent| named(silent, &noted)).collect();
+    let mut told = Vec::new();
+    for Live { files, status } in live {
         let left = files.key().and_then(|key| noted.remove(&key)).map(|noted| noted.left);
-        found.push(with_debts(status, &left.unwrap_or_default()));
+        told.push(with_debts(status, &left.unwrap_or_default()));
     }
-    found.extend(noted.into_values().map(absent));
-    found
+    told.extend(noted.into_iter().map(|(key, noted)| match unknown.contains(&key) {
+        true => Status { state: StatusState::Unknown, ..absent(noted) },
+        false => absent(noted),
+    }));
+    Found { told, silent }
+}
+
+/// A fault that names whose daemon it is, where a note tells: it cannot say so itself.
+pub(super) fn named(Silent { key, fault }: Silent, noted: &BTreeMap<String, Noted>) -> Fault {
+    match noted.get(&key) {
+        Some(Noted { workspace, name, .. }) => {
+            Fault { message: format!("{workspace} ({name}): {}", fault.message), ..fault }
+        }
+        None => fault,
+    }
 }
 
 /// What an earlier daemon left is the next one's to tell of. Where that one holds nothing, it is the state.

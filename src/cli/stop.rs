@@ -3,10 +3,10 @@
 use super::args::StopOptions;
 use super::call::Call;
 use super::exit::Exit;
-use super::status::{self, first_line};
-use super::{output, render};
+use super::{others, output, render, status};
 use crate::client::notes::{self, Living, Whose, both, unconfirmed};
-use crate::client::{Connection, Door, Live, stale};
+use crate::client::{Connection, Door, Everyone, Live, Silent, stale};
+use crate::places::Places;
 use crate::wire::{Fault, Status, Stopped};
 
 pub(super) fn stop(call: &Call, options: &StopOptions) -> Exit {
@@ -30,7 +30,7 @@ fn stop_one(call: &Call) -> Result<Exit, Fault> {
         stale::clear(&door.places, Some(&door.session.key));
         if left == Stopped::default() {
             refuse_blindness(&door)?;
-            name_others(&door);
+            others::name(&door, "stop");
         }
     }
     report(&both(told.unwrap_or_default(), left))
@@ -61,34 +61,14 @@ fn sentence(released: u32) -> String {
     }
 }
 
-/// Tells the sessions of this workspace that were perhaps meant.
-fn name_others(door: &Door) {
-    let workspace = door.session.root.display().to_string();
-    let all = status::all(&door.places).into_iter();
-    for status in all.filter(|status| status.workspace == workspace) {
-        render::hint(&other(&status, &door.session.name));
-    }
-}
-
-fn other(status: &Status, name: &str) -> String {
-    let state = first_line(status);
-    let Status { name: theirs, gateway, .. } = status;
-    if theirs == name {
-        format!(
-            "this workspace has a session under the gateway {gateway} ({state}): set GHOST_GATEWAY_URL as it was, or `ghost-browser stop --all`"
-        )
-    } else {
-        format!(
-            "this workspace has a session named {theirs} under the gateway {gateway} ({state}): `ghost-browser stop --name {theirs}`"
-        )
-    }
-}
-
 fn stop_all(call: &Call) -> Result<Exit, Fault> {
     let places = call.places();
-    let mut exit = Exit::OK;
+    let Everyone { live, silent } = Door::all(&places, &[]);
+    // What a suspended daemon holds is neither released nor a keeper's to release.
+    let unanswered: Vec<_> = silent.iter().map(|silent| silent.key.clone()).collect();
+    let mut exit = tell_silent(silent, &places);
     let mut released = 0;
-    for live in Door::all(&places) {
+    for live in live {
         match stop_live(&live) {
             Ok(stopped) => {
                 released += stopped.released;
@@ -100,9 +80,7 @@ fn stop_all(call: &Call) -> Result<Exit, Fault> {
             }
         }
     }
-    let left = notes::find(&places, &Whose::AllBut(&[]));
-    let living: Vec<_> = Door::all(&places).iter().filter_map(living).collect();
-    let settled = left.settle_beside(&living);
+    let settled = settle_all(&places, &unanswered);
     stale::clear(&places, None);
     settled.unconfirmed.iter().for_each(render::error);
     if released + settled.released == 0 && exit == Exit::OK && settled.unconfirmed.is_empty() {
@@ -113,6 +91,26 @@ fn stop_all(call: &Call) -> Result<Exit, Fault> {
     Ok(exit.or(Exit::of_stop(&settled)))
 }
 
+fn tell_silent(silent: Vec<Silent>, places: &Places) -> Exit {
+    let noted = notes::by_session(places);
+    silent.into_iter().fold(Exit::OK, |exit, silent| {
+        let fault = unconfirmed(status::named(silent, &noted));
+        render::error(&fault);
+        exit.or(Exit::of(&fault))
+    })
+}
+
+/// What daemons that are gone left. Some stay, since a release of theirs failed or somebody else runs a script there.
+fn settle_all(places: &Places, unanswered: &[String]) -> Stopped {
+    let left = notes::find(places, &Whose::AllBut(unanswered));
+    if left.is_empty() {
+        return Stopped::default();
+    }
+    let living = |live: Live| Some(Living { key: live.files.key()?, pid: live.status.pid? });
+    let living: Vec<_> = Door::all(places, unanswered).live.into_iter().filter_map(living).collect();
+    left.settle_beside(&living)
+}
+
 /// One that ended meanwhile has released nothing under our eyes; its notes tell the rest.
 fn stop_live(live: &Live) -> Result<Stopped, Fault> {
     let stopped = match Connection::open(&live.files)? {
@@ -120,11 +118,6 @@ fn stop_live(live: &Live) -> Result<Stopped, Fault> {
         None => None,
     };
     Ok(stopped.unwrap_or_default())
-}
-
-/// One that stays, since a release of its own failed or somebody else runs a script there.
-fn living(live: &Live) -> Option<Living> {
-    Some(Living { key: live.files.key()?, pid: live.status.pid? })
 }
 
 fn tell_one(status: &Status, stopped: &Stopped) -> Result<Exit, Fault> {

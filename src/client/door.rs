@@ -1,6 +1,7 @@
 //! Finding or starting the daemon of one session.
 
 use std::collections::HashSet;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::connection::{Connection, PATIENCE, Peer};
@@ -30,6 +31,24 @@ pub struct Live {
     pub files: SessionFiles,
     /// What it told.
     pub status: Status,
+}
+
+/// A daemon that did not tell its state.
+#[derive(Debug)]
+pub struct Silent {
+    /// Its session's key.
+    pub key: String,
+    /// Why: it may hold a browser.
+    pub fault: Fault,
+}
+
+/// Every daemon of a user, whatever its session.
+#[derive(Debug, Default)]
+pub struct Everyone {
+    /// Those that told their state.
+    pub live: Vec<Live>,
+    /// Those that did not, though there is somebody.
+    pub silent: Vec<Silent>,
 }
 
 /// What a daemon is started from.
@@ -81,18 +100,16 @@ impl Door {
         }
     }
 
-    /// Every daemon of this user, whatever its session. One that cannot be reached is left out.
-    pub fn all(places: &Places) -> Vec<Live> {
+    /// Every daemon of this user, but those of the sessions `but`. All are asked at once: one that is suspended keeps nobody
+    /// waiting for the others.
+    pub fn all(places: &Places, but: &[String]) -> Everyone {
         let folders = places.find().folders;
         let mut seen = HashSet::new();
         let files = folders.iter().flat_map(|folder| SessionFiles::all_in(folder));
-        files
-            .filter(|files| seen.insert(files.socket.to_path_buf()))
-            .filter_map(|files| {
-                let status = Connection::open(&files).ok()??.status().ok()??;
-                Some(Live { files, status })
-            })
-            .collect()
+        let is_meant = |files: &SessionFiles| !files.key().is_some_and(|key| but.contains(&key));
+        let files = files.filter(|files| is_meant(files) && seen.insert(files.socket.to_path_buf()));
+        let asked: Vec<_> = files.map(|files| thread::spawn(|| ask(files))).collect();
+        Everyone::of(asked.into_iter().filter_map(|asked| asked.join().ok().flatten()))
     }
 
     /// Runs a script: on the daemon that lives, else on one that is started. `make` tells what to run, each time it is
@@ -188,6 +205,28 @@ impl Door {
             Some(stopped) if !stopped.unconfirmed.is_empty() => Err(in_use(peer)),
             _ => Ok(()),
         }
+    }
+}
+
+impl Everyone {
+    fn of(told: impl Iterator<Item = Result<Live, Silent>>) -> Self {
+        let mut everyone = Self::default();
+        for told in told {
+            match told {
+                Ok(live) => everyone.live.push(live),
+                Err(silent) => everyone.silent.push(silent),
+            }
+        }
+        everyone
+    }
+}
+
+/// `None` where nobody is.
+fn ask(files: SessionFiles) -> Option<Result<Live, Silent>> {
+    let told = Connection::open(&files).and_then(|found| found.map_or(Ok(None), Connection::status));
+    match told {
+        Ok(status) => status.map(|status| Ok(Live { files, status })),
+        Err(fault) => files.key().map(|key| Err(Silent { key, fault })),
     }
 }
 

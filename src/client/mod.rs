@@ -19,6 +19,6 @@ mod vault;
 
 pub use connection::{Connection, Peer};
 pub use conversation::Conversation;
-pub use door::{Door, Live, Start};
+pub use door::{Door, Everyone, Live, Silent, Start};
 pub use run::{Listener, Outcome, unwritable};
 pub use start::Program;

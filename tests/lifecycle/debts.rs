@@ -208,3 +208,35 @@ fn a_stop_that_a_daemon_does_not_answer_confirms_nothing() {
     assert_eq!(sandbox.stop().quietly(), "released browser");
     gateway.assert_nothing_owed();
 }
+
+#[test]
+fn all_names_every_daemon_that_does_not_answer_and_waits_for_them_at_once() {
+    let gateway = FakeGateway::start();
+    let sandbox = Sandbox::of(&gateway);
+    let suspended = ["one", "two"].map(|name| {
+        sandbox.script_with(["--name", name], "1").quietly();
+        let status: serde_json::Value =
+            serde_json::from_str(sandbox.ghost(["status", "--json", "--name", name]).quietly()).unwrap();
+        crate::support::Process::find(status["pid"].as_i64().unwrap() as i32).unwrap()
+    });
+    sandbox.script("1").quietly();
+    suspended.iter().for_each(|daemon| daemon.signal(nix::sys::signal::Signal::SIGSTOP));
+    let begun = std::time::Instant::now();
+
+    let (status, stop) = (sandbox.spawn(["status", "--all"], ""), sandbox.spawn(["stop", "--all"], ""));
+    let (status, stopped) = (status.wait(), stop.wait());
+    let took = begun.elapsed();
+    suspended.iter().for_each(|daemon| daemon.signal(nix::sys::signal::Signal::SIGCONT));
+
+    assert_eq!(warnings(&status).len(), 2, "{status:#?}");
+    assert_eq!(status.value().matches("unknown\n").count(), 2, "{status:#?}");
+    let errors = stopped.fails_with(5);
+    for name in ["one", "two"] {
+        assert!(errors.contains(&format!("({name}): this session's daemon does not answer")), "{stopped:#?}");
+    }
+    assert!(!errors.contains("the keeper has not released"), "{stopped:#?}");
+    assert_eq!(stopped.stdout.matches("released browser").count(), 1, "{stopped:#?}");
+    assert!(took < ms(35_000), "it waited for each alone: {took:?}");
+    assert_eq!(sandbox.ghost(["stop", "--all"]).quietly().matches("released browser").count(), 2);
+    gateway.assert_nothing_owed();
+}
