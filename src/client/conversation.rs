@@ -3,7 +3,7 @@
 use std::mem;
 
 use super::connection::Connection;
-use super::door::{Door, Start, interrupted};
+use super::door::{Door, Start, interrupted, never_taken};
 use super::interrupt;
 use super::run::{Listener, Outcome, Sent, run};
 use super::vault::Vault;
@@ -38,8 +38,7 @@ impl Conversation {
             let sent = run(connection, make(), &vault, listener)?;
             return self.outcome(sent).ok_or_else(forgotten);
         }
-        // A daemon that ends just as we come takes nothing, so a second try cannot run anything twice.
-        for _ in 0..2 {
+        for _ in begin.tries() {
             let Some(mut connection) = door.reach(begin)? else { continue };
             if interrupt::is_raised() {
                 return Err(interrupted());
@@ -50,8 +49,7 @@ impl Conversation {
                 return Ok(outcome);
             }
         }
-        Err(Fault::new(FaultCode::NoBrowser, "the daemon ended twice before it took the line")
-            .hint("the line did not run; `:status` tells what is left"))
+        Err(never_taken("line"))
     }
 
     /// What came of a line; `None` where the daemon has not taken it. A connection that is of no more use goes.

@@ -16,6 +16,10 @@ use crate::places::Places;
 use crate::wire::{Fault, FaultCode, Run, Status, StatusState, Stopped};
 use crate::workspace::{Session, SessionFiles};
 
+/// How often a script is brought to a daemon that ends just as we come. Where others stop and start all the time, twice is
+/// easily too few.
+const TRIES: usize = 5;
+
 /// The way to one session's daemon.
 pub struct Door {
     /// Whose daemon.
@@ -69,6 +73,12 @@ impl Start<'_> {
         let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         left.map_or(PATIENCE, |left| left.min(PATIENCE))
     }
+
+    /// Counts tries: a daemon that ends just as we come takes nothing, so that another one cannot run anything twice.
+    pub(super) fn tries(&self) -> impl Iterator<Item = usize> {
+        let is_over = || self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        (0..TRIES).take_while(move |&tried| tried == 0 || !is_over())
+    }
 }
 
 impl Door {
@@ -119,8 +129,7 @@ impl Door {
     /// A fault where the script never ran.
     pub fn run(&self, begin: &Start, make: &dyn Fn() -> Run, listener: &mut dyn Listener) -> Result<Outcome, Fault> {
         let vault = Vault::new(begin.settings, &|name| std::env::var_os(name));
-        // A daemon that ends just as we come takes nothing, so a second try cannot run anything twice.
-        for _ in 0..2 {
+        for _ in begin.tries() {
             let Some(mut connection) = self.reach(begin)? else { continue };
             if interrupt::is_raised() {
                 return Err(interrupted());
@@ -133,8 +142,7 @@ impl Door {
                 Sent::NotTaken => {}
             }
         }
-        Err(Fault::new(FaultCode::NoBrowser, "the daemon ended twice before it took the script")
-            .hint("the script did not run; `ghost-browser status` tells what is left"))
+        Err(never_taken("script"))
     }
 
     /// What the daemon told of our stop, and what it could not: an earlier one's debts, and everything where somebody else
@@ -232,6 +240,11 @@ fn ask(files: SessionFiles) -> Option<Result<Live, Silent>> {
 
 pub(super) fn interrupted() -> Fault {
     Fault::new(FaultCode::Cancelled, "interrupted before the script was sent")
+}
+
+pub(super) fn never_taken(what: &str) -> Fault {
+    Fault::new(FaultCode::NoBrowser, format!("the daemon ended each time before it took the {what}: somebody stops it"))
+        .hint(format!("the {what} did not run: run it again; `ghost-browser status` tells what is left"))
 }
 
 fn is_free(status: &Status) -> bool {

@@ -85,25 +85,43 @@ fn output_arrives_in_order_and_the_end_is_the_scripts() {
 }
 
 #[test]
-fn a_script_that_was_not_accepted_is_sent_once_more() {
+fn a_script_that_was_not_accepted_is_sent_again() {
     let sandbox = Sandbox::new();
-    let visits = vec![hang_up(), answer(vec![Reply::Accepted, done()])];
+    let visits = vec![hang_up(), hang_up(), hang_up(), hang_up(), answer(vec![Reply::Accepted, done()])];
     let daemon = ours(&sandbox.files().socket, visits);
 
     run(&sandbox.door(), &mut Heard::default()).unwrap();
 
-    assert_eq!(daemon.ledger(), [script(), script()]);
+    assert_eq!(daemon.ledger(), [script(), script(), script(), script(), script()]);
 }
 
 #[test]
-fn a_script_that_is_never_accepted_is_given_up_after_the_second_try() {
+fn a_script_that_is_never_accepted_is_given_up_after_some_tries() {
     let sandbox = Sandbox::new();
-    let daemon = ours(&sandbox.files().socket, vec![hang_up(), hang_up()]);
+    let daemon = ours(&sandbox.files().socket, (0..5).map(|_| hang_up()).collect());
 
     let fault = run(&sandbox.door(), &mut Heard::default()).unwrap_err();
 
     assert_eq!(fault.code, FaultCode::NoBrowser);
-    assert_eq!(daemon.ledger().len(), 2);
+    assert!(fault.hint.unwrap().contains("run it again"));
+    assert_eq!(daemon.ledger().len(), 5);
+}
+
+#[test]
+fn after_the_callers_deadline_a_script_is_not_sent_again() {
+    let sandbox = Sandbox::new();
+    let visit: Visit = Box::new(|visitor| {
+        visitor.read();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    });
+    let daemon = ours(&sandbox.files().socket, vec![visit, hang_up()]);
+    let deadline = Instant::now().checked_add(std::time::Duration::from_millis(250));
+    let begin = Start { settings: &settings(), program: &cannot_start(), deadline, check: &|| Ok(()) };
+
+    let fault = sandbox.door().run(&begin, &Run::default, &mut Heard::default());
+
+    assert_eq!(fault.unwrap_err().code, FaultCode::NoBrowser);
+    assert_eq!(daemon.ledger(), [script()]);
 }
 
 #[test]
