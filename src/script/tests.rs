@@ -234,6 +234,14 @@ fn an_error_of_a_native_that_knows_no_place_has_that_of_its_call() {
 }
 
 #[test]
+fn a_parameter_that_is_wondered_about_is_not_said_to_be_sent_when_nothing_is() {
+    let warnings = |source: &str| run(source).0.warnings;
+
+    assert_eq!(warnings("cdp(\"Page.navigate\", #{urll: |x| x})"), [""; 0]);
+    assert_eq!(warnings("cdp(\"Page.navigate\", #{urll: 1}, 5)"), [""; 0]);
+}
+
+#[test]
 fn habits_of_other_languages_get_a_hint() {
     for (source, part) in [
         ("let counter = 1; print(countr)", "`counter`"),

@@ -151,10 +151,12 @@ struct Command {
 impl Command {
     fn new(context: &Context, method: &Dynamic, params: &Dynamic, session: &Dynamic) -> Result<Self, Failure> {
         let method = text("the CDP method", method)?;
+        let Params { text, bound } = params_text(&method, params)?;
+        let to = Destination::new(session)?;
+        // What is refused before it is sent must not be spoken of as sent.
         wonder(context, &method, params);
         context.browser.iter().for_each(|browser| browser.before.sent(&method));
-        let Params { text: params, bound } = params_text(&method, params)?;
-        Ok(Self { method, params, bound, to: Destination::new(session)? })
+        Ok(Self { method, params: text, bound, to })
     }
 
     fn send(&self, context: &Context, browser: &Browser, within: Duration) -> Result<Dynamic, Failure> {
