@@ -67,6 +67,14 @@ impl Source {
         let line = position.line().and_then(|line| self.text.lines().nth(line - 1));
         line.unwrap_or("").trim_end()
     }
+
+    /// The position of a byte, as the engine counts: lines and characters from 1.
+    pub fn position(&self, at: usize) -> Option<Position> {
+        let before = self.text.get(..at)?;
+        let column = before.rsplit('\n').next()?.chars().count() + 1;
+        let line = before.matches('\n').count() + 1;
+        Some(Position::new(u16::try_from(line).ok()?, u16::try_from(column).ok()?))
+    }
 }
 
 /// The engine that runs a script with this context.

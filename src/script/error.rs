@@ -202,13 +202,13 @@ pub fn uncaught(error: EvalAltResult, source: &Source, module: &dyn Fn(&str) -> 
     let mut calls = Vec::new();
     let mut error = error;
     let mut within = source.origin.clone();
-    let mut called = Position::NONE;
+    let mut called = (within.clone(), Position::NONE);
     loop {
         match error {
             EvalAltResult::ErrorInFunctionCall(name, file, inner, position) => {
                 calls.push(format!("{name} called at {}", at(&within, position)));
+                called = (within.clone(), position);
                 // A native has no file: the call is in the one that we are in.
-                called = if file.is_empty() { position } else { Position::NONE };
                 if !file.is_empty() {
                     within = file;
                 }
@@ -219,11 +219,19 @@ pub fn uncaught(error: EvalAltResult, source: &Source, module: &dyn Fn(&str) -> 
         }
     }
     calls.reverse();
-    // Some errors of natives know no place: the call is the nearest.
-    let position = if error.position().is_none() { called } else { error.position() };
-    let module = if within == source.origin { None } else { module(&within) };
-    let source = module.as_ref().unwrap_or(source);
-    let mut fault = place(innermost(error, source), position, source);
+    let elsewhere = |origin: &str| if origin == source.origin { None } else { module(origin) };
+    let here = elsewhere(&within);
+    let here = here.as_ref().unwrap_or(source);
+    let caller = elsewhere(&called.0);
+    let (at, position) = match error.position() {
+        // Some errors know no place: what the source tells of them, or else the innermost call, is the nearest.
+        Position::NONE => match hints::place(&error, here) {
+            Some(position) => (here, position),
+            None => (caller.as_ref().unwrap_or(source), called.1),
+        },
+        position => (here, position),
+    };
+    let mut fault = place(innermost(error, here), position, at);
     if !calls.is_empty() {
         fault = fault.with("trace", calls);
     }

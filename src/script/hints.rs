@@ -2,9 +2,10 @@
 //!
 //! A hint is a guess from the error and its source line. It never changes what happens.
 
-use rhai::{EvalAltResult, ParseErrorType};
+use rhai::{EvalAltResult, ParseErrorType, Position};
 
 use super::api::SIGNATURES;
+use super::calls::{Called, calls, has_word};
 use super::engine::Source;
 
 /// The language's own functions, for guesses; the engine does not list them.
@@ -116,6 +117,11 @@ pub fn message(error: &EvalAltResult) -> Option<String> {
 
 /// The hint for an error while the script ran.
 pub fn for_error(error: &EvalAltResult, line: &str, source: &Source) -> Option<String> {
+    if found_nothing(error)
+        && let Some(name) = changed_in_place(line, source)
+    {
+        return Some(in_place(name));
+    }
     match error {
         EvalAltResult::ErrorFunctionNotFound(signature, _) => for_function(signature, line, source),
         EvalAltResult::ErrorVariableNotFound(name, _) => for_variable(name, source),
@@ -129,13 +135,10 @@ pub fn for_error(error: &EvalAltResult, line: &str, source: &Source) -> Option<S
         EvalAltResult::ErrorMismatchDataType(wanted, seen, _) if wanted == "bool" => {
             Some(format!("a condition must be true or false: compare {} with something", kind(seen)))
         }
-        EvalAltResult::ErrorMismatchDataType(..) | EvalAltResult::ErrorIndexingType(..)
-            if line.contains(".replace(") =>
-        {
-            Some(REPLACE.to_owned())
+        EvalAltResult::ErrorMismatchDataType(wanted, seen, _) if wanted == "string" && seen == "char" => {
+            Some(CHARACTER.to_owned())
         }
         EvalAltResult::ErrorIndexingType(seen, _) if seen.starts_with("()") => Some(NOTHING.to_owned()),
-        EvalAltResult::ErrorDotExpr(..) if line.contains(".replace(") => Some(REPLACE.to_owned()),
         EvalAltResult::ErrorDotExpr(said, _) if said.contains("'()'") => Some(NOTHING.to_owned()),
         _ => None,
     }
@@ -144,14 +147,76 @@ pub fn for_error(error: &EvalAltResult, line: &str, source: &Source) -> Option<S
 const NOTHING: &str =
     "a map gives `()` for a key that it does not have: look at what is there with `print(map.keys())`";
 
-const REPLACE: &str =
-    "`replace` changes its string in place and returns nothing: `text.replace(a, b);` then use `text`";
+/// Where an error is that does not say so, if the source leaves one place for it: a call on a variable that its own
+/// arguments use is refused before the engine knows where it is.
+pub fn place(error: &EvalAltResult, source: &Source) -> Option<Position> {
+    let EvalAltResult::ErrorDataRace(said, _) = error else { return None };
+    let name = said.split('\'').nth(1)?;
+    let uses_itself = |call: &Called<'_>| call.on().is_some_and(|on| has_word(call.arguments, on));
+    let (mut all, mut its) = (calls(source.text(), name), calls(source.text(), name).filter(uses_itself));
+    let call = match (its.next(), its.next()) {
+        (Some(call), None) => call,
+        (None, _) => all.next().filter(|_| all.next().is_none())?,
+        _ => return None,
+    };
+    source.position(call.at)
+}
+
+/// Functions that change what they are called on, and return nothing.
+const IN_PLACE: &[(&str, &str)] = &[
+    ("append", "value"),
+    ("chop", "array"),
+    ("clear", "value"),
+    ("crop", "string"),
+    ("dedup", "array"),
+    ("fill_with", "map"),
+    ("insert", "array"),
+    ("make_lower", "string"),
+    ("make_upper", "string"),
+    ("mixin", "map"),
+    ("pad", "value"),
+    ("push", "array"),
+    ("replace", "string"),
+    ("reverse", "array"),
+    ("sort", "array"),
+    ("sort_by", "array"),
+    ("sort_desc", "array"),
+    ("splice", "array"),
+    ("trim", "string"),
+    ("truncate", "value"),
+];
+
+fn in_place(name: &str) -> String {
+    let of = IN_PLACE.iter().find(|(known, _)| *known == name).map_or("value", |(_, of)| *of);
+    format!("`{name}` changes its {of} in place and returns nothing: `x.{name}(…);` then use `x`")
+}
+
+/// Whether the error may be that a `()` was there for something else.
+fn found_nothing(error: &EvalAltResult) -> bool {
+    match error {
+        EvalAltResult::ErrorFunctionNotFound(signature, _) => split_signature(signature).1.contains("nothing"),
+        EvalAltResult::ErrorMismatchDataType(_, seen, _) => seen == "()",
+        EvalAltResult::ErrorIndexingType(seen, _) => seen.starts_with("()"),
+        EvalAltResult::ErrorDotExpr(said, _) => said.contains("'()'"),
+        EvalAltResult::ErrorFor(_) => true,
+        _ => false,
+    }
+}
+
+/// The function whose missing result a line uses: it goes on with the call itself, or with a variable that got it.
+fn changed_in_place(line: &str, source: &Source) -> Option<&'static str> {
+    let names = || IN_PLACE.iter().map(|(name, _)| *name);
+    let gone_on_with = names().find(|name| calls(line, name).any(|call| call.is_gone_on_with()));
+    gone_on_with.or_else(|| {
+        names().find(|name| {
+            let given = calls(source.text(), name).filter_map(|call| call.given_to());
+            given.into_iter().any(|variable| has_word(line, variable))
+        })
+    })
+}
 
 fn for_function(signature: &str, line: &str, source: &Source) -> Option<String> {
     let (name, arguments) = split_signature(signature);
-    if arguments.contains("nothing") && line.contains(".replace(") {
-        return Some(REPLACE.to_owned());
-    }
     if let Some(forms) = signatures(name) {
         return Some(format!("`{name}` takes {}", forms.join(" or ")));
     }
@@ -177,12 +242,31 @@ fn for_operator(name: &str, arguments: &str, line: &str) -> Option<String> {
     }
     // `+=` that is not there is tried once more as `+`.
     let plain = name.trim_end_matches('=');
-    if plain.len() == 1 && "+-*/%".contains(plain) && line.contains(&format!("{plain}=")) {
-        return Some(format!(
-            "`{plain}=` keeps the kind of its left side: write `x = x {plain} y`, with both sides of one kind"
-        ));
+    let (left, right) = arguments.split_once(", ").unwrap_or((arguments, arguments));
+    match (plain, left, right) {
+        ("+", "an array", _) => Some("an array takes another one: `a + [x]`, or `a.push(x);`".to_owned()),
+        ("+", "a map", _) => Some("a map takes another one: `m + #{key: x}`, or `m.key = x;`".to_owned()),
+        ("|" | "&" | "^" | "<<" | ">>", ..) if is_number(left) && is_number(right) => {
+            Some("make both sides integers: `x.to_int()`".to_owned())
+        }
+        (_, "a string", other) | (_, other, "a string") if other == "a string" || is_number(other) => {
+            Some(text_as_number(plain, left, line))
+        }
+        _ => None,
     }
-    Some("make both sides one kind: `x.to_string()`, `parse_int(text)`, `to_float(x)`".to_owned())
+}
+
+fn is_number(kind: &str) -> bool {
+    matches!(kind, "an integer" | "a float")
+}
+
+/// A text where a number is wanted is the one thing that can be made of another kind.
+fn text_as_number(operator: &str, left: &str, line: &str) -> String {
+    let hint = "make the text a number: `parse_int(text)`, `parse_float(text)`";
+    if left == "a string" && line.contains(&format!("{operator}=")) {
+        return format!("`{operator}=` keeps the kind of its left side; {hint}");
+    }
+    hint.to_owned()
 }
 
 const CHARACTER: &str = "`'x'` is a character in Rhai; a string has double quotes: \"x\"";
@@ -220,6 +304,9 @@ fn for_variable(name: &str, source: &Source) -> Option<String> {
     }
     let names = own_names(source, "let");
     let constants = own_names(source, "const");
+    if let Some(constant) = name.strip_prefix("global::") {
+        return Some(for_constant(constant, &constants));
+    }
     if names.contains(&name) || constants.contains(&name) {
         return Some(format!(
             "a function does not see the variables around it: pass `{name}` as an argument, or use `global::{name}` where it is a `const` of this script"
@@ -232,6 +319,20 @@ fn for_variable(name: &str, source: &Source) -> Option<String> {
         None if function_names().any(|known| known == name) => Some(format!("to call the function: `{name}(…)`")),
         None => nearest(name, function_names()).map(|near| format!("did you mean `{near}(…)`?")),
     }
+}
+
+/// The hint for a `global::NAME` that is not there. The language knows those of the script that runs, and at the prompt
+/// that is one input.
+fn for_constant(name: &str, constants: &[&str]) -> String {
+    if !constants.contains(&name)
+        && let Some(near) = nearest(name, constants.iter().copied())
+    {
+        return format!("did you mean `global::{near}`?");
+    }
+    format!(
+        "`global::{name}` is there once the same script, at the prompt the same input, has run `const {name} = …;`: pass \
+         it as an argument, or let a function give it: `fn {name}() {{ … }}`"
+    )
 }
 
 fn foreign_word(name: &str) -> Option<&'static str> {

@@ -347,6 +347,19 @@ mod tests {
     }
 
     #[test]
+    fn a_constant_of_an_earlier_line_is_no_global_one_and_the_hint_does_not_say_that_it_is() {
+        let kept = kept();
+        run(&kept, 1, "const C = 4;");
+        run(&kept, 2, "fn g() { global::C } fn c() { 4 }");
+
+        let fault = run(&kept, 3, "g()").fault.unwrap();
+
+        assert_eq!(fault.message, "there is no variable `global::C`");
+        assert!(fault.hint.as_ref().is_some_and(|hint| hint.contains("at the prompt the same input")), "{fault:?}");
+        assert_eq!(value(&kept, "c()"), "4");
+    }
+
+    #[test]
     fn an_import_lasts_as_long_as_the_session() {
         let kept = kept();
         for (number, source) in [(1, "import \"page\" as here;"), (2, "let x = 1;"), (3, "import \"page\" as there; x")]

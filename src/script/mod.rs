@@ -6,12 +6,13 @@
 //!
 //! Nothing here knows of leases, clients or sockets. Read `host` for the life of a script and `kept` for that of
 //! a session's lines, then `api` for what it can call, `context` for how a call finds its script, `value` for what
-//! crosses to the browser, and `error` with `hints` for what a failure says. `reading` and `protocol` tell about a
+//! crosses to the browser, and `error` with `hints` and `calls` for what a failure says. `reading` and `protocol` tell about a
 //! text that is still being typed.
 
 mod aftermath;
 mod api;
 mod browser;
+mod calls;
 mod context;
 mod copy;
 mod ending;

@@ -234,6 +234,24 @@ fn an_error_of_a_native_that_knows_no_place_has_that_of_its_call() {
 }
 
 #[test]
+fn a_function_that_uses_what_it_is_called_on_has_a_place() {
+    for (source, place) in [
+        ("let a = [1, 2];\nlet b = [1].map(|x| x);\na.map(|x| a)", (3, 3)),
+        ("let a = [1];\na.for_each(|| a.push(1));", (2, 3)),
+        ("fn g(a) {\n  a.map(|x| a)\n}\ng([1])", (2, 5)),
+        // More than one call may be meant: the innermost call of a function of the script is what is known.
+        ("fn g(a, b) {\n  b.map(|x| b.map(|y| y));\n  a.map(|x| a)\n}\n\n  g([1], [])", (6, 3)),
+    ] {
+        let fault = fault(source);
+        let (line, column) = place;
+
+        assert_eq!((&fault.context["line"], &fault.context["column"]), (&line.into(), &column.into()), "{fault:?}");
+        let text = source.lines().nth(line - 1).unwrap();
+        assert_eq!(fault.context["source_line"], text, "{fault:?}");
+    }
+}
+
+#[test]
 fn a_parameter_that_is_wondered_about_is_not_said_to_be_sent_when_nothing_is() {
     let warnings = |source: &str| run(source).0.warnings;
 
@@ -263,7 +281,24 @@ fn habits_of_other_languages_get_a_hint() {
         ("let x = await js(\"1\");", "wait by themselves"),
         ("let x = new Date();", "js(\"new …\")"),
         ("const C = 1; fn f() { C } f()", "`global::C`"),
-        ("let m = #{}; m += 1;", "keeps the kind of its left side"),
+        ("let m = #{}; m += 1;", "`m.key = x;`"),
+        ("let a = [1]; a -= 1;", ""),
+        ("true + 1", ""),
+        ("let x = true; x += 1;", ""),
+        ("let s = \"a\"; s *= 3;", "keeps the kind of its left side; make the text a number"),
+        ("let n = 1; n -= \"1\";", "make the text a number"),
+        ("1.5 | 2", "`x.to_int()`"),
+        ("let m = #{a: 1}; m['a']", "double quotes"),
+        ("const C = 1; fn f() { global::CC } f()", "`global::C`"),
+        ("fn f() { global::C } f(); const C = 1;", "`fn C() { … }`"),
+        ("let t = \" a \".trim(); t.len()", "`trim` changes its string in place and returns nothing"),
+        ("let t = \" a \".trim();\nt.len()", "`trim` changes its string in place"),
+        ("let a = [2, 1];\nlet b = a.sort();\n\nfor x in b { }", "`sort` changes its array in place"),
+        ("let b = [1].push(2); b[0]", "`push` changes its array in place"),
+        ("[1, 2].reverse().map(|x| x)", "`reverse` changes its array in place"),
+        ("let b = \"\".clear(); if b { }", "`clear` changes its value in place"),
+        ("let m = #{}; let a = []; a.push(m.a.b)", "`()` for a key"),
+        ("let m = #{}; let a = []; a.push(1); m.a.b", "`()` for a key"),
         ("let x = {a: 1};", "`#{a: 1}`"),
         ("let m = #{}; m.a.b", "`()` for a key"),
         ("if 1 { }", "true or false"),
@@ -273,9 +308,10 @@ fn habits_of_other_languages_get_a_hint() {
         ("env(\"HOME\")", "`secret(name)`"),
         ("{a: 1}", "`#{a: 1}`"),
         ("let a = [1]; a.for_each(|| a.push(1));", "a copy"),
-        ("let s = \"a\"; s += 1; s -= 1;", "one kind"),
+        ("let s = \"a\"; s += 1; s -= 1;", "make the text a number"),
     ] {
         assert!(hint(source).contains(part), "{source}\n{:?}", fault(source));
+        assert_eq!(part.is_empty(), hint(source).is_empty(), "{source}\n{:?}", fault(source));
     }
 }
 
