@@ -61,6 +61,7 @@ fn the_next_run_gets_a_new_browser_and_one_line_that_says_so() {
     gateway.answers_releases_with([500]);
     gateway.cdp().reset();
     running.wait();
+    gateway.wait_until("the first release", |seen| seen.iter().any(|seen| matches!(seen, Seen::Deleted { .. })));
 
     let next = sandbox.script("cdp(\"Browser.getVersion\").protocolVersion");
 
