@@ -25,8 +25,10 @@ struct Stop {
     scripts: BTreeSet<VisitorId>,
     outcome: Stopped,
     after: After,
-    /// When what is still awaited counts as unconfirmed.
-    until: Instant,
+    /// When a gateway that has not answered counts as one that never will.
+    answer_by: Instant,
+    /// When a release that has not come to an end counts as unconfirmed.
+    release_by: Instant,
 }
 
 impl Stop {
@@ -49,8 +51,10 @@ impl Stops {
         self.0.is_empty()
     }
 
+    /// When a patience ends next.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.0.iter().map(|stop| stop.until).min()
+        let now = Instant::now();
+        self.0.iter().flat_map(|stop| [stop.answer_by, stop.release_by]).filter(|end| *end > now).min()
     }
 
     /// Takes in what became of a lease.
@@ -63,9 +67,11 @@ impl Supervisor {
     /// Ends every script and releases every browser; `answer` is told what it came to.
     pub(super) fn stop(&mut self, answer: Sender<StopAnswer>, after: After) {
         let all: Vec<_> = self.leases.keys().copied().collect();
-        let patience = match self.leases.values().any(Holding::is_unanswered) {
-            true => self.means.allocation_timeout.max(RELEASE_WITHIN),
-            false => RELEASE_WITHIN,
+        let answer_by = Instant::now() + self.means.allocation_timeout;
+        // An answer that comes at the last moment brings something to release.
+        let release_from = match self.leases.values().any(Holding::is_unanswered) {
+            true => answer_by,
+            false => Instant::now(),
         };
         self.stops.0.push(Stop {
             answer,
@@ -73,7 +79,8 @@ impl Supervisor {
             scripts: self.callers.running().collect(),
             outcome: Stopped::default(),
             after,
-            until: Instant::now() + patience,
+            answer_by,
+            release_by: release_from + RELEASE_WITHIN,
         });
         let fault = Fault::new(FaultCode::Cancelled, "ended by `ghost-browser stop`");
         self.callers.end_all(CancelReason::Stopped, &fault);
@@ -97,7 +104,13 @@ impl Supervisor {
 
     /// Answers the stops whose releases have all come to something, or have taken too long.
     pub(super) fn finish_stops(&mut self, now: Instant) {
-        let is_done = |stop: &Stop| stop.awaited.is_empty() && !self.has_scripts(stop) || now >= stop.until;
+        let is_done = |stop: &Stop| {
+            let is_over = |id: &LeaseId| match self.leases.get(id) {
+                Some(holding) if holding.is_unanswered() => now >= stop.answer_by,
+                _ => now >= stop.release_by,
+            };
+            stop.awaited.iter().all(is_over) && (!self.has_scripts(stop) || now >= stop.release_by)
+        };
         let Some(place) = self.stops.0.iter().position(is_done) else { return };
         let stop = self.stops.0.remove(place);
         if stop.after == After::Nothing {
