@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
+use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
@@ -206,8 +207,10 @@ fn an_answer_after_the_callers_time_is_released_unseen() {
 
     assert!(said.fails_with(5).contains("gateway allocation failed: timed out"), "{said:#?}");
     assert_eq!(sandbox.ghost(["status"]).quietly(), "stopping");
+    let asked = Instant::now();
     let stopped = sandbox.stop();
     assert!(stopped.fails_with(5).contains("has not answered"), "{stopped:#?}");
+    assert!(asked.elapsed() < Duration::from_secs(10), "it waited {:?}, not half a second", asked.elapsed());
     assert_eq!(sandbox.ghost(["status"]).quietly(), "stopping");
     gate.open();
     gateway.assert_nothing_owed();
