@@ -1,9 +1,10 @@
-//! Sockets of daemons that were killed: taken away under the lock, which nobody then holds.
+//! Sockets and unfinished notes of daemons that were killed: taken away under the lock, which nobody then holds.
 
 use std::fs::{self, File};
 
 use nix::fcntl::{Flock, FlockArg};
 
+use crate::lease;
 use crate::places::Places;
 use crate::workspace::{SessionFiles, SessionKey};
 
@@ -19,6 +20,9 @@ pub fn clear(places: &Places, session: Option<&SessionKey>) {
 fn clear_one(files: &SessionFiles) {
     let Ok(lock) = File::open(&files.lock) else { return };
     if let Ok(_held) = Flock::lock(lock, FlockArg::LockExclusiveNonblock) {
+        if let Some(key) = files.key() {
+            lease::clear_drafts(&files.folder, &key);
+        }
         let _ = fs::remove_file(&files.socket);
     }
 }

@@ -34,7 +34,7 @@ use crate::config::GatewayChoice;
 use crate::gateway::Gateway;
 use crate::gateway::hosted::{BaseUrl, Config, Hosted};
 use crate::launch::Launch;
-use crate::lease::NotePlace;
+use crate::lease::{self, NotePlace};
 use crate::local::{self, Local};
 use crate::proxy::Proxies;
 use crate::redact::Redactor;
@@ -89,6 +89,7 @@ struct Daemon {
 impl Daemon {
     fn start(launch: Launch) -> Result<Self, Fault> {
         let lock = take_lock(&launch.files.lock)?;
+        lease::clear_drafts(&launch.files.folder, launch.session.key.as_str());
         log::start(&launch.files.log, launch.settings.log);
         let redactor = Redactor::new();
         let proxies = proxies(&launch);

@@ -15,5 +15,5 @@ mod state;
 mod tests;
 
 pub use driver::{Driver, Entrust, Sink};
-pub use note::{FoundNote, Note, NotePlace, Settled, find, find_all};
+pub use note::{FoundNote, Note, NotePlace, Settled, clear_drafts, find, find_all};
 pub use state::{Action, Event, Lease, News, join};

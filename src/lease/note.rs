@@ -18,6 +18,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 const SUFFIX: &str = "note";
+/// A note that has not got its name yet: nothing has been asked for.
+const DRAFT: &str = "draft";
 /// What stands for the gateway of a browser of this machine.
 const LOCAL: &str = "local";
 /// More than any note is long.
@@ -66,7 +68,7 @@ impl Note {
     /// The file system's own: then nothing may be asked for.
     pub fn create(place: &NotePlace) -> io::Result<Self> {
         let name = unique_name(&place.key);
-        let draft = place.folder.join(format!("{name}.draft"));
+        let draft = place.folder.join(format!("{name}.{DRAFT}"));
         let path = place.folder.join(format!("{name}.{SUFFIX}"));
         // Locked and whole before it has its name: nobody ever sees a note that looks abandoned and is not.
         let file =
@@ -260,6 +262,19 @@ pub fn find_all(folder: &Path) -> io::Result<Vec<FoundNote>> {
     Ok(notes)
 }
 
+/// Takes away what a daemon of the session `key` left that was killed over the writing of a note. Only for whoever has that
+/// daemon's lock: a draft of one that lives is wanted.
+pub fn clear_drafts(folder: &Path, key: &str) {
+    let of_session = format!("{key}.");
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_draft = |path: &PathBuf| {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        name.starts_with(&of_session) && path.extension() == Some(OsStr::new(DRAFT))
+    };
+    // One that cannot be taken away costs nothing.
+    entries.filter(is_draft).for_each(|path| drop(fs::remove_file(path)));
+}
+
 /// `None` for a note that was removed since its name was read.
 fn open(path: PathBuf) -> io::Result<Option<FoundNote>> {
     let file = match File::open(&path) {
@@ -419,6 +434,24 @@ mod tests {
         assert!(find(folder.path(), "ab").unwrap().is_empty());
         first.paid().unwrap();
         assert!(find_all(folder.path()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn drafts_of_one_session_are_taken_away_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let note = Note::create(&place(&folder)).unwrap();
+        for name in ["abc.1-0-f.draft", "abd.1-0-f.draft", "abc.log"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+
+        clear_drafts(folder.path(), "abc");
+
+        let mut left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        left.sort();
+        let mut expected =
+            vec![folder.path().join("abc.log"), folder.path().join("abd.1-0-f.draft"), note.path().to_owned()];
+        expected.sort();
+        assert_eq!(left, expected);
     }
 
     #[test]
