@@ -388,14 +388,19 @@ mod tests {
         assert_eq!(settling.join().unwrap(), Settled::Abandoned);
     }
 
+    /// Four who have found the one note, and wait until nobody holds it.
+    fn settled_by_four(place: &NotePlace) -> Vec<thread::JoinHandle<Settled>> {
+        let later = Instant::now() + Duration::from_secs(60);
+        let found: Vec<_> = (0..4).map(|_| only(place)).collect();
+        found.into_iter().map(|note| thread::spawn(move || note.settle(later))).collect()
+    }
+
     #[test]
     fn an_unpaid_note_that_another_took_away_is_not_paid() {
         let folder = tempfile::tempdir().unwrap();
         let place = place(&folder);
         let note = Note::create(&place).unwrap();
-        let later = Instant::now() + Duration::from_secs(60);
-        let found: Vec<_> = (0..4).map(|_| only(&place)).collect();
-        let settling: Vec<_> = found.into_iter().map(|note| thread::spawn(move || note.settle(later))).collect();
+        let settling = settled_by_four(&place);
 
         drop(note);
 
@@ -408,9 +413,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let place = place(&folder);
         let note = Note::create(&place).unwrap();
-        let later = Instant::now() + Duration::from_secs(60);
-        let found: Vec<_> = (0..4).map(|_| only(&place)).collect();
-        let settling: Vec<_> = found.into_iter().map(|note| thread::spawn(move || note.settle(later))).collect();
+        let settling = settled_by_four(&place);
 
         note.paid().unwrap();
 
